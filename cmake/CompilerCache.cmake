@@ -1,0 +1,10 @@
+# Compiles through ccache where it is installed and the caller chose no launcher of his own.
+find_program(CCACHE_PROGRAM ccache)
+mark_as_advanced(CCACHE_PROGRAM)
+if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
+  foreach(language IN ITEMS C CXX)
+    if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
+      set(CMAKE_${language}_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+    endif()
+  endforeach()
+endif()
