@@ -1,0 +1,65 @@
+// The one exception of the library. It is thrown below the C boundary and never crosses it.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "attn_c.h"
+
+namespace attn {
+
+class Error : public std::exception {
+ public:
+  Error(attn_status status, std::string message)
+      : status_(status), message_(std::move(message)) {}
+  attn_status status() const { return status_; }
+  const std::string& message() const { return message_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  attn_status status_;
+  std::string message_;
+};
+
+namespace detail {
+inline void append(std::string& out, std::string_view text) { out.append(text); }
+inline void append(std::string& out, char c) { out.push_back(c); }
+void append_number(std::string& out, int64_t value);
+void append_number(std::string& out, uint64_t value);
+void append_number(std::string& out, double value);
+template <class T>
+  requires std::is_arithmetic_v<T>
+void append(std::string& out, T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    append_number(out, static_cast<double>(value));
+  } else if constexpr (std::is_signed_v<T>) {
+    append_number(out, static_cast<int64_t>(value));
+  } else {
+    append_number(out, static_cast<uint64_t>(value));
+  }
+}
+}  // namespace detail
+
+// Concatenates texts and numbers, independent of the caller's locale.
+template <class... Parts>
+std::string cat(const Parts&... parts) {
+  std::string out;
+  (detail::append(out, parts), ...);
+  return out;
+}
+
+[[noreturn]] void throw_error(attn_status status, std::string message);
+
+template <class... Parts>
+[[noreturn]] void fail_argument(const Parts&... parts) {
+  throw_error(ATTN_INVALID_ARGUMENT, cat(parts...));
+}
+template <class... Parts>
+[[noreturn]] void fail_unsupported(const Parts&... parts) {
+  throw_error(ATTN_UNSUPPORTED, cat(parts...));
+}
+
+}  // namespace attn
