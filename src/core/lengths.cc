@@ -1,5 +1,6 @@
 #include "core/lengths.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/error.h"

@@ -1,0 +1,60 @@
+#include "cpu/executor.h"
+
+#include <algorithm>
+
+#include "cpu/thread_pool.h"
+
+namespace attn::cpu {
+namespace {
+
+class PoolExecutor final : public Executor {
+ public:
+  explicit PoolExecutor(int threads) : threads_(std::clamp(threads, 1, ThreadPool::kMaxThreads)) {}
+
+  int concurrency() const override { return threads_; }
+
+  void parallel_for(int tasks, void (*fn)(void* ctx, int task), void* ctx) override {
+    if (tasks <= 1 || threads_ == 1) {
+      for (int task = 0; task < tasks; ++task) fn(ctx, task);
+      return;
+    }
+    ThreadPool::instance().run(tasks, threads_, fn, ctx);
+  }
+
+ private:
+  const int threads_;
+};
+
+class HostThreads final : public Executor {
+ public:
+  HostThreads(const HostExecutor& host, int limit)
+      : host_(host), threads_(std::max(1, host.concurrency(host.user))) {
+    if (limit > 0) threads_ = std::min(threads_, limit);
+  }
+
+  int concurrency() const override { return threads_; }
+
+  void parallel_for(int tasks, void (*fn)(void* ctx, int task), void* ctx) override {
+    if (tasks <= 1 || threads_ == 1) {
+      for (int task = 0; task < tasks; ++task) fn(ctx, task);
+      return;
+    }
+    host_.parallel_for(host_.user, tasks, fn, ctx);
+  }
+
+ private:
+  const HostExecutor host_;
+  int threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_pool_executor(int threads) {
+  return std::make_unique<PoolExecutor>(threads);
+}
+
+std::unique_ptr<Executor> make_host_executor(const HostExecutor& host, int limit) {
+  return std::make_unique<HostThreads>(host, limit);
+}
+
+}  // namespace attn::cpu
