@@ -1,0 +1,153 @@
+"""The commands of the repository; `./dev help` lists them."""
+
+import argparse
+import os
+import subprocess
+import sys
+
+import dev_lint
+import dev_setup
+from dev_build import BuildError, build, build_aloud, jobs
+from dev_setup import BUILD, ROOT, VENV, SetupError, environment, say
+from dev_test import test
+
+PYTHON = VENV / "bin" / "python"
+
+
+def call(command, preset="release", **extra):
+    """Runs a program in the project's environment; its exit code."""
+    return subprocess.call([str(part) for part in command], cwd=ROOT,
+                           env={**environment(preset), **extra})
+
+
+def command_build(options):
+    dev_setup.set_up()
+    build_aloud(options.preset)
+    return 0
+
+
+def command_test(options):
+    return test(dev_setup.set_up, options.preset, options.only)
+
+
+def command_demo(options):
+    dev_setup.set_up()
+    build("release", ["attn_c", "decode_loop"])
+    return call([BUILD / "release" / "bin" / "decode_loop", *options.arguments])
+
+
+def command_bench(options):
+    dev_setup.set_up()
+    build("release")
+    return call([PYTHON, "tests/bench/run.py", *options.arguments])
+
+
+def command_gpu_test(options):
+    """The tests that need a device; with what the machine has, for it may have no network."""
+    return test(lambda: None, "release", "gpu")
+
+
+def command_gpu_bench(options):
+    build("release")
+    return call([PYTHON if PYTHON.exists() else sys.executable, "tests/bench/run.py",
+                 "--device", "cuda:0", *options.arguments])
+
+
+def command_fuzz(options):
+    dev_setup.set_up_fuzzing()
+    build("fuzz")
+    return call([PYTHON, "tests/fuzz/run.py", "--build", BUILD / "fuzz",
+                 "--seconds", options.seconds], "fuzz")
+
+
+def command_coverage(options):
+    """Line coverage of the C boundary and the operators by the tests."""
+    dev_setup.set_up()
+    build("coverage")
+    tree = BUILD / "coverage"
+    subprocess.call(["find", tree, "-name", "*.gcda", "-delete"])
+    code = subprocess.call(["ctest", "--test-dir", tree, "-LE", "^(abi|repository)$", "-j", "2",
+                            "--output-on-failure"], env=environment("coverage"))
+    return code or call([VENV / "bin" / "gcovr", "--root", ROOT, "--filter", "src/api/",
+                         "--filter", "src/ops/", "--fail-under-line", options.least, tree])
+
+
+def command_format(options):
+    dev_setup.set_up()
+    return dev_lint.format_sources()
+
+
+def command_lint(options):
+    dev_setup.set_up()
+    build("release")
+    return dev_lint.lint(workers=jobs())
+
+
+def command_abi_accept(options):
+    dev_setup.set_up()
+    build("release", ["attn_c"])
+    return call([PYTHON, "tests/abi/check_abi.py", "--library", BUILD / "release/lib/libattn_c.so",
+                 "--accept"])
+
+
+def command_run(options):
+    dev_setup.set_up()
+    build("release")
+    try:
+        os.chdir(ROOT)
+        os.execvpe(options.command[0], options.command, environment())
+    except OSError as error:
+        raise SetupError(f"cannot run {options.command[0]}: {error.strerror}") from error
+
+
+def parser():
+    top = argparse.ArgumentParser(prog="./dev", description="The commands of the repository. "
+                                  "Each one first installs and builds what it needs.")
+    commands = top.add_subparsers(dest="name", required=True, metavar="COMMAND")
+
+    def add(name, action, text):
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(action=action)
+        return command
+
+    add("demo", command_demo, "the attention of a real model, token by token").add_argument(
+        "arguments", nargs=argparse.REMAINDER)
+    tests = add("test", command_test, "every test that this machine can run")
+    tests.add_argument("--only", metavar="LABEL", help="the tests with this CTest label")
+    tests.add_argument("--preset", help="one preset of CMakePresets.json")
+    add("build", command_build, "build a preset").add_argument(
+        "--preset", default="release", help="one of CMakePresets.json (release)")
+    add("bench", command_bench, "measure: ./dev bench SUITE [--peers]").add_argument(
+        "arguments", nargs=argparse.REMAINDER)
+    add("gpu-test", command_gpu_test, "the tests that need a GPU; uses no network")
+    add("gpu-bench", command_gpu_bench, "measure on a GPU; uses no network").add_argument(
+        "arguments", nargs=argparse.REMAINDER)
+    add("fuzz", command_fuzz, "fuzz the C boundary").add_argument(
+        "seconds", nargs="?", type=int, default=60, help="for each target (60)")
+    add("coverage", command_coverage, "line coverage of src/api and src/ops").add_argument(
+        "--least", type=float, default=85, help="fail below this percentage (85)")
+    add("format", command_format, "lay out the sources with clang-format")
+    add("lint", command_lint, "check layout, house rules and clang-tidy over all sources")
+    add("abi-accept", command_abi_accept, "rewrite abi/ after a deliberate change of the ABI")
+    add("run", command_run, "run a command in the project's environment").add_argument(
+        "command", nargs=argparse.REMAINDER)
+    add("help", lambda options: top.print_help() or 0, "this list")
+    return top
+
+
+def main():
+    options = parser().parse_args()
+    if options.name == "run" and not options.command:
+        print("usage: ./dev run CMD...", file=sys.stderr)
+        return 2
+    try:
+        return options.action(options)
+    except (SetupError, BuildError) as error:
+        print(f"dev: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Configures and builds one preset of CMakePresets.json under build/<preset>."""
+
+import os
+import subprocess
+
+from dev_setup import BUILD, ROOT, VENV, environment, say
+
+# Presets whose instrumented code a plain Python interpreter cannot load.
+WITHOUT_PYTHON = {"asan", "ubsan", "tsan", "fuzz", "coverage"}
+FUZZ_COMPILERS = {"CC": "clang-19", "CXX": "clang++-19"}
+
+
+class BuildError(Exception):
+    """CMake or the compiler failed; what they said was shown already."""
+
+
+def jobs():
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def build_environment(preset):
+    result = environment(preset)
+    if preset == "fuzz":
+        result.update(FUZZ_COMPILERS)
+    return result
+
+
+def configure_arguments(preset):
+    python = "OFF" if preset in WITHOUT_PYTHON else "ON"
+    return [
+        "cmake", "--preset", preset,
+        f"-DPython3_EXECUTABLE={VENV / 'bin' / 'python'}",
+        f"-DSWIG_EXECUTABLE={VENV / 'bin' / 'swig'}",
+        f"-DATTN_C_BUILD_PYTHON={python}",
+    ]
+
+
+def configure(preset):
+    """Runs CMake where the tree is new or its arguments changed; ninja notices all else."""
+    tree = BUILD / preset
+    stamp = tree / "configured.txt"
+    arguments = configure_arguments(preset)
+    wanted = "\n".join(arguments)
+    if (tree / "build.ninja").exists() and stamp.exists():
+        if stamp.read_text(encoding="utf-8") == wanted:
+            return
+    done = subprocess.run(arguments, cwd=ROOT, env=build_environment(preset), text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        print(done.stdout, flush=True)
+        raise BuildError(f"configuring the preset {preset} failed")
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def build(preset="release", targets=()):
+    """Builds a preset (or some of its targets); quiet but for warnings and errors."""
+    configure(preset)
+    command = ["cmake", "--build", str(BUILD / preset), "-j", str(jobs())]
+    if targets:
+        command += ["--target", *targets]
+    code = subprocess.call([*command, "--", "--quiet"], cwd=ROOT, env=build_environment(preset),
+                           stdin=subprocess.DEVNULL)
+    if code != 0:
+        raise BuildError(f"building the preset {preset} failed")
+
+
+def build_aloud(preset):
+    """`./dev build`: the same, and where the result lies."""
+    build(preset)
+    say(f"built build/{preset}: programs in bin/, libraries in lib/")

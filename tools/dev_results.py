@@ -1,0 +1,102 @@
+"""Counts test cases: what CTest ran, and inside it what GoogleTest and pytest ran.
+
+A CTest entry that left <build>/results/<entry>.xml behind counts as the cases in that file; any
+other entry counts as one. An entry that failed although no case in its file did (it crashed, or ran
+out of time) counts as one more failure.
+"""
+
+import dataclasses
+import xml.etree.ElementTree as ElementTree
+
+
+@dataclasses.dataclass
+class Counts:
+    """Sums over test runs; `skips` and `failures` hold (case, reason)."""
+
+    passed: int = 0
+    failures: list = dataclasses.field(default_factory=list)
+    skips: list = dataclasses.field(default_factory=list)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failures += other.failures
+        self.skips += other.skips
+
+    def line(self):
+        return (f"{self.passed} passed, {len(self.failures)} failed, "
+                f"{len(self.skips)} skipped")
+
+
+def one_line(text):
+    """The first line with something in it."""
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    return lines[0] if lines else ""
+
+
+def skip_reason(element):
+    """Why a case was skipped, from the attribute or from the text below the file name."""
+    message = one_line(element.get("message"))
+    if message:
+        return message
+    # GoogleTest: the place on the first line, the streamed reason below.
+    lines = [line.strip() for line in (element.text or "").splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"
+
+
+def count_cases(path):
+    """The cases of one JUnit file, as GoogleTest and pytest write it."""
+    counts = Counts()
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname', '')}.{case.get('name')}".lstrip(".")
+        failed = [case.find(tag) for tag in ("failure", "error") if case.find(tag) is not None]
+        skipped = case.find("skipped")
+        if failed:
+            counts.failures.append((name, one_line(failed[0].get("message"))))
+        elif skipped is not None:
+            counts.skips.append((name, skip_reason(skipped)))
+        elif case.get("status") == "notrun":
+            counts.failures.append((name, "disabled: a case is mended or removed"))
+        else:
+            counts.passed += 1
+    return counts
+
+
+def last_line(case):
+    lines = [line for line in (case.findtext("system-out") or "").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
+
+
+def count_entry(case, results):
+    """One CTest entry: what its own result file says, or itself."""
+    name, status = case.get("name"), case.get("status")
+    inner = results / f"{name}.xml"
+    counts = Counts()
+    if inner.exists():
+        try:
+            counts = count_cases(inner)
+        except ElementTree.ParseError:
+            counts = Counts(failures=[(name, f"left a damaged result file, {inner.name}")])
+        if status == "fail" and not counts.failures:
+            counts.failures.append((name, failure_text(case)))
+        return counts
+    if status == "run":
+        counts.passed = 1
+    elif case.find("skipped") is not None and status != "fail":
+        counts.skips.append((name, last_line(case).removeprefix("skipped:").strip()
+                             or "no reason given"))
+    else:
+        counts.failures.append((name, failure_text(case)))
+    return counts
+
+
+def failure_text(case):
+    failure = case.find("failure")
+    return one_line(failure.get("message")) if failure is not None else "did not run"
+
+
+def count_ctest(junit, results):
+    """Everything that one run of CTest executed."""
+    counts = Counts()
+    for case in ElementTree.parse(junit).getroot().iter("testcase"):
+        counts.add(count_entry(case, results))
+    return counts

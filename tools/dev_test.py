@@ -1,0 +1,91 @@
+"""`./dev test`: builds, runs every test that this machine can run, and counts."""
+
+import shutil
+import subprocess
+import time
+
+from dev_build import BuildError, build, jobs
+from dev_results import Counts, count_ctest
+from dev_setup import BUILD, environment, say
+
+# Parts of the whole run after the release build: the preset, and what of it is run. The threading
+# tests are those that a data race would show in; the rest of the suite runs one test at a time.
+SANITIZER_PARTS = [("asan", None), ("tsan", "threads")]
+
+
+class Run:
+    """The parts of one `./dev test`, each with its time, and the sum of the counts."""
+
+    def __init__(self):
+        self.counts = Counts()
+        self.times = []
+        self.begin = time.monotonic()
+
+    def part(self, name, work):
+        """Does one part and notes how long it took; False where it failed to finish."""
+        start = time.monotonic()
+        try:
+            result = work()
+        except BuildError as error:
+            say(str(error))
+            self.counts.failures.append((name, str(error)))
+            result = None
+        self.times.append((name, time.monotonic() - start))
+        if isinstance(result, Counts):
+            self.counts.add(result)
+            return True
+        return result is not None
+
+    def report(self):
+        """Prints skipped and failed cases, times and the closing line; the exit code."""
+        reasons = {}
+        for name, reason in self.counts.skips:
+            reasons.setdefault(reason, []).append(name)
+        for reason, names in reasons.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            print(f"skipped: {names[0]}{more}: {reason}")
+        for name, reason in self.counts.failures:
+            print(f"FAILED: {name}: {reason}")
+        for name, seconds in self.times:
+            print(f"{seconds:8.1f} s  {name}")
+        print(f"{time.monotonic() - self.begin:8.1f} s  in all")
+        print(self.counts.line(), flush=True)
+        return 1 if self.counts.failures else 0
+
+
+def run_ctest(preset, label=None, exclude=None):
+    """Runs the tests of a built preset (those with a label); their counts."""
+    tree = BUILD / preset
+    results = tree / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir()
+    junit = tree / "ctest.xml"
+    junit.unlink(missing_ok=True)
+    command = ["ctest", "--test-dir", str(tree), "-j", str(jobs()), "--output-on-failure",
+               "--no-tests=error", "--output-junit", str(junit)]
+    if label:
+        command += ["-L", f"^{label}$"]
+    if exclude:
+        command += ["-LE", f"^{exclude}$"]
+    code = subprocess.call(command, env=environment(preset), stdin=subprocess.DEVNULL)
+    if not junit.exists():
+        what = f"label {label}" if label else "any label"
+        return Counts(failures=[(f"ctest {preset}", f"ran no test with {what} (exit {code})")])
+    return count_ctest(junit, results)
+
+
+def build_and_test(run, preset, label=None):
+    if run.part(f"build {preset}", lambda: build(preset) or True):
+        name = f"test {preset}" + (f" ({label})" if label else "")
+        run.part(name, lambda: run_ctest(preset, label))
+
+
+def test(set_up, preset=None, label=None):
+    """Runs one preset or label where asked to, everything otherwise; the exit code."""
+    run = Run()
+    run.part("set-up", lambda: set_up() or True)
+    build_and_test(run, preset or "release", label)
+    if preset is None and label is None:
+        for sanitizer, only in SANITIZER_PARTS:
+            build_and_test(run, sanitizer, only)
+    return run.report()
