@@ -41,15 +41,19 @@ void transform_row(const RowTransformSpec& spec, const RowTransform& transform, 
                    const void* src, int64_t src_stride, int32_t channels, int64_t batch,
                    int64_t row, int64_t position, float* dst);
 
-// As transform_row, but stores the result as `type` at `dst`, `dst_stride` elements apart. Without
-// norm and rotary the bits are copied as they are (any type, double too).
-void transform_row_to(const RowTransformSpec& spec, const RowTransform& transform, DType type,
-                      const void* src, int64_t src_stride, int32_t channels, int64_t batch,
-                      int64_t row, int64_t position, void* dst, int64_t dst_stride);
+// The same with kernels of one SIMD level (row_transform_simd.h), or with the plain loops for null.
+struct RowKernels;
+void transform_row_with(const RowKernels* kernels, const RowTransformSpec& spec,
+                        const RowTransform& transform, DType type, const void* src,
+                        int64_t src_stride, int32_t channels, int64_t batch, int64_t row,
+                        int64_t position, float* dst);
 
-// The plain loops, for any strides: what the SIMD variant is tested against.
-void transform_row_scalar(const RowTransformSpec& spec, const RowTransform& transform, DType type,
-                          const void* src, int64_t src_stride, int32_t channels, int64_t batch,
-                          int64_t row, int64_t position, float* dst);
+// Rounds `count` floats to `type` at `dst`, `dst_stride` elements apart.
+void store_row_with(const RowKernels* kernels, DType type, const float* src, int32_t count,
+                    void* dst, int64_t dst_stride);
+
+// Copies `count` elements of `type` bit by bit; any type of 1, 2, 4 or 8 bytes.
+void copy_row(DType type, const void* src, int64_t src_stride, int32_t count, void* dst,
+              int64_t dst_stride);
 
 }  // namespace attn::cpu

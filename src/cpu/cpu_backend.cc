@@ -1,0 +1,212 @@
+#include "cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <new>
+#include <span>
+
+#include "core/error.h"
+#include "core/lengths.h"
+#include "cpu/cpu_info.h"
+#include "cpu/cpu_plan.h"
+#include "cpu/engine.h"
+#include "cpu/executor.h"
+
+namespace attn::cpu {
+namespace {
+
+// Scratch of one order of executions. Grows when a plan first needs more, never shrinks.
+class CpuSession final : public BackendSession {
+ public:
+  explicit CpuSession(CpuStats* stats) : stats_(stats) {}
+  ~CpuSession() override { release(); }
+  CpuSession(const CpuSession&) = delete;
+  CpuSession& operator=(const CpuSession&) = delete;
+
+  // Lengths are checked before anything runs: there is never a fault.
+  uint32_t poll_faults() override { return 0; }
+  void clear_faults(void* /*stream*/) override {}
+  uint64_t scratch_bytes() const override { return bytes_; }
+
+  std::byte* scratch(size_t bytes) {
+    if (bytes > bytes_) grow(bytes);
+    return scratch_;
+  }
+
+ private:
+  void grow(size_t bytes) {
+    // Old contents are worth nothing, so the old memory goes first.
+    release();
+    void* memory = ::operator new(bytes, std::align_val_t{kScratchAlignment}, std::nothrow);
+    if (memory == nullptr) {
+      throw_error(ATTN_OUT_OF_MEMORY, cat("no memory for ", bytes, " bytes of scratch"));
+    }
+    scratch_ = static_cast<std::byte*>(memory);
+    bytes_ = bytes;
+    if (stats_ == nullptr) return;
+    stats_->scratch_allocations.fetch_add(1, std::memory_order_relaxed);
+    stats_->scratch_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  void release() {
+    ::operator delete(scratch_, std::align_val_t{kScratchAlignment});
+    if (stats_ != nullptr) stats_->scratch_bytes.fetch_sub(bytes_, std::memory_order_relaxed);
+    scratch_ = nullptr;
+    bytes_ = 0;
+  }
+
+  CpuStats* const stats_;
+  std::byte* scratch_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// The caller's workspace, or the session's scratch: aligned, at least what the plan needs.
+std::byte* choose_workspace(const CpuPlan& plan, CpuSession& session, const Launch& launch) {
+  const size_t need = plan.workspace_bytes();
+  if (launch.workspace == nullptr) return session.scratch(need);
+  if (launch.workspace_bytes < need) {
+    fail_argument("workspace has ", launch.workspace_bytes, " bytes; this plan needs ", need,
+                  " (or a null workspace, for scratch of the session)");
+  }
+  const auto address = reinterpret_cast<uintptr_t>(launch.workspace);
+  const uintptr_t misalignment = address % kScratchAlignment;
+  const uintptr_t skip = misalignment == 0 ? 0 : kScratchAlignment - misalignment;
+  return static_cast<std::byte*>(launch.workspace) + skip;
+}
+
+// A plan's scratch is stated for its range and its engines are chosen for its specs: anything else
+// must not reach them.
+void check_fits(const CpuPlan& plan, const Lowering& call) {
+  const ShapeRange& range = plan.range();
+  const auto check_size = [](const char* what, int64_t size, int64_t limit) {
+    if (size <= limit) return;
+    throw_error(ATTN_NOT_PREPARED, cat("the plan serves up to ", limit, " ", what,
+                                       ", the call has ", size, ": prepare for a larger range"));
+  };
+  check_size("batch rows", call.batch, range.batch);
+  if (call.attention.has_value()) {
+    check_size("query rows", call.attention->query_rows, range.query_rows);
+    check_size("keys", call.attention->max_total, range.total);
+  }
+  const bool same_kv_update =
+      call.kv_update.has_value() == plan.kv_update_spec().has_value() &&
+      (!call.kv_update.has_value() || call.kv_update->spec == *plan.kv_update_spec());
+  const bool same_attention =
+      call.attention.has_value() == plan.attention_spec().has_value() &&
+      (!call.attention.has_value() || call.attention->spec == *plan.attention_spec());
+  if (!same_kv_update || !same_attention) {
+    throw_error(ATTN_NOT_PREPARED,
+                "the plan was made for other types, layouts or outputs than this call has: "
+                "prepare again");
+  }
+}
+
+// Null when nothing is to be written.
+const AttentionEngine* choose_attention(const CpuPlan& plan, const Lowering& call) {
+  if (!call.attention.has_value() || call.attention->query_rows == 0) return nullptr;
+  for (const AttentionEngine* engine : plan.attention()) {
+    if (engine->accepts(*call.attention)) return engine;
+  }
+  fail_unsupported("the attention engine ", plan.attention().front()->name(),
+                   " is forced but does not take ", call.attention->query_rows,
+                   " query rows with ", call.attention->max_total, " keys");
+}
+
+class Cpu final : public CpuBackend {
+ public:
+  Cpu(SimdLevel level, std::unique_ptr<Executor> executor, CpuStats* stats)
+      : executor_(std::move(executor)), stats_(stats) {
+    context_.level = level;
+    context_.concurrency = executor_->concurrency();
+  }
+
+  int thread_count() const override { return context_.concurrency; }
+  const char* simd_level() const override { return name_of(context_.level); }
+  std::vector<std::string> engine_names() const override { return all_engine_names(); }
+
+  bool supports(const Lowering& call, const PlanRequest& request, std::string* reason) override {
+    return can_plan(context_, call, request, reason);
+  }
+
+  std::shared_ptr<const BackendPlan> plan(const Lowering& call, const ShapeRange& range,
+                                          const PlanRequest& request) override {
+    return make_plan(context_, call, range, request);
+  }
+
+  std::unique_ptr<BackendSession> create_session() override {
+    return std::make_unique<CpuSession>(stats_);
+  }
+
+  void execute(const BackendPlan& plan, const Lowering& call, BackendSession& session,
+               const Launch& launch) override {
+    const auto& cpu_plan = static_cast<const CpuPlan&>(plan);
+    check_fits(cpu_plan, call);
+    const AttentionEngine* attention = choose_attention(cpu_plan, call);
+    std::byte* scratch = choose_workspace(cpu_plan, static_cast<CpuSession&>(session), launch);
+    const std::span<RowLengths> rows(reinterpret_cast<RowLengths*>(scratch),
+                                     static_cast<size_t>(call.batch));
+    resolve_lengths(call.lengths, rows);
+    // Nothing below fails.
+    if (call.batch == 0) return;
+    const size_t lengths_bytes = rows_bytes(call.batch);
+    const std::span<std::byte> stage_scratch(
+        scratch + lengths_bytes, cpu_plan.workspace_bytes() - kScratchAlignment - lengths_bytes);
+    if (call.kv_update.has_value()) {
+      cpu_plan.kv_update()->run(*call.kv_update, rows, stage_scratch, *executor_, context_.level);
+    }
+    if (attention != nullptr) {
+      attention->run(*call.attention, rows, stage_scratch, *executor_, context_.level);
+    }
+  }
+
+ private:
+  PlanContext context_;
+  const std::unique_ptr<Executor> executor_;
+  CpuStats* const stats_;
+};
+
+std::string level_names(const std::vector<SimdLevel>& levels) {
+  std::string text;
+  for (const SimdLevel level : levels) {
+    if (!text.empty()) text += ", ";
+    text += name_of(level);
+  }
+  return text;
+}
+
+SimdLevel choose_level(const std::string& name) {
+  if (name.empty()) return best_simd_level();
+  const std::vector<SimdLevel>& available = available_simd_levels();
+  SimdLevel level{};
+  if (!parse_simd_level(name, &level)) {
+    fail_argument("simd_level is \"", name, "\", which is no level; this machine has ",
+                  level_names(available));
+  }
+  if (std::find(available.begin(), available.end(), level) == available.end()) {
+    fail_unsupported("simd_level is \"", name, "\", which this machine does not have; it has ",
+                     level_names(available));
+  }
+  return level;
+}
+
+std::unique_ptr<Executor> choose_executor(const CpuOptions& options) {
+  if (options.thread_count < 0) {
+    fail_argument("thread_count is ", options.thread_count,
+                  ": it must be at least 0 (0 = all that the process may use)");
+  }
+  if (options.executor.parallel_for != nullptr) {
+    if (options.executor.concurrency == nullptr) {
+      fail_argument("executor has parallel_for but no concurrency");
+    }
+    return make_host_executor(options.executor, options.thread_count);
+  }
+  return make_pool_executor(options.thread_count > 0 ? options.thread_count : available_cores());
+}
+
+}  // namespace
+
+std::unique_ptr<CpuBackend> make_cpu_backend(const CpuOptions& options) {
+  return std::make_unique<Cpu>(choose_level(options.simd_level), choose_executor(options),
+                               options.stats);
+}
+
+}  // namespace attn::cpu

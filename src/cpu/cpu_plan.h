@@ -1,0 +1,64 @@
+// How one shape class runs on the CPU: which engines, how much scratch, and the report of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "cpu/engine.h"
+
+namespace attn::cpu {
+
+// Scratch of one execute: the lengths of the batch rows, then what the running stage needs. All
+// pieces begin on cache lines; the caller's memory may begin anywhere.
+inline constexpr size_t kScratchAlignment = 64;
+inline size_t rows_bytes(int64_t batch) {
+  const size_t bytes = static_cast<size_t>(batch) * sizeof(RowLengths);
+  return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+}
+
+class CpuPlan final : public BackendPlan {
+ public:
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::vector<StageReport> report() const override { return report_; }
+  bool capturable() const override { return false; }
+  std::string capture_reason() const override;
+
+  const ShapeRange& range() const { return range_; }
+  const std::optional<KvUpdateSpec>& kv_update_spec() const { return kv_update_spec_; }
+  const std::optional<AttentionSpec>& attention_spec() const { return attention_spec_; }
+  const KvUpdateEngine* kv_update() const { return kv_update_; }
+  // In order of preference: the first that accepts a call's shapes runs it.
+  const std::vector<const AttentionEngine*>& attention() const { return attention_; }
+
+ private:
+  friend class Planner;
+  ShapeRange range_;
+  std::optional<KvUpdateSpec> kv_update_spec_;
+  std::optional<AttentionSpec> attention_spec_;
+  const KvUpdateEngine* kv_update_ = nullptr;
+  std::vector<const AttentionEngine*> attention_;
+  size_t workspace_bytes_ = 0;
+  std::vector<StageReport> report_;
+};
+
+// What plans of one back end have in common. Stateless; any thread.
+struct PlanContext {
+  SimdLevel level = SimdLevel::kGeneric;
+  int concurrency = 1;
+};
+
+// Whether `call` has a plan; otherwise the reason. Sizes of -1 mean any.
+bool can_plan(const PlanContext& context, const Lowering& call, const PlanRequest& request,
+              std::string* reason);
+
+// Throws INVALID_ARGUMENT for an engine name that does not exist (it lists those that do), and
+// UNSUPPORTED, with the reasons of all engines, where nothing runs the call.
+std::shared_ptr<const CpuPlan> make_plan(const PlanContext& context, const Lowering& call,
+                                         const ShapeRange& range, const PlanRequest& request);
+
+// All names that PlanRequest::engine may be.
+std::vector<std::string> all_engine_names();
+
+}  // namespace attn::cpu

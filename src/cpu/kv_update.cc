@@ -1,0 +1,266 @@
+#include "cpu/kv_update.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "core/error.h"
+#include "cpu/row_transform.h"
+#include "cpu/row_transform_simd.h"
+
+namespace attn::cpu {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+// Below this much traffic another thread costs more than it brings.
+constexpr int64_t kParallelBytes = 128 << 10;
+// Bytes of present rows in one work item.
+constexpr int64_t kItemBytes = 64 << 10;
+
+// One of the two caches with what its rows have in common.
+struct Cache {
+  const CacheUpdateSpec* spec = nullptr;
+  const CacheUpdate* update = nullptr;
+  DType type{};
+  int32_t channels = 0;
+  int64_t rows = 0;        // that may have to be written, of one head
+  int64_t item_rows = 1;   // rows of a work item
+  int64_t items = 0;       // work items of the cache
+  int64_t head_items = 0;  // of one head
+};
+
+char* element(const View4& view, int64_t size, int64_t batch, int64_t head, int64_t row) {
+  return static_cast<char*>(view.data) +
+         (batch * view.batch + head * view.head + row * view.row) * size;
+}
+
+// Zeroes rows [begin, end) of one head; one call where they lie side by side.
+void zero_rows(const Cache& cache, int64_t batch, int64_t head, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  const View4& present = cache.update->present;
+  const int64_t size = size_of(cache.type);
+  if (present.channel == 1 && present.row == cache.channels) {
+    std::memset(element(present, size, batch, head, begin), 0,
+                static_cast<size_t>((end - begin) * cache.channels * size));
+    return;
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    char* to = element(present, size, batch, head, row);
+    if (present.channel == 1) {
+      std::memset(to, 0, static_cast<size_t>(cache.channels * size));
+      continue;
+    }
+    for (int32_t c = 0; c < cache.channels; ++c) {
+      std::memset(to + c * present.channel * size, 0, static_cast<size_t>(size));
+    }
+  }
+}
+
+void copy_past_rows(const Cache& cache, int64_t batch, int64_t head, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  const View4& past = cache.update->past;
+  const View4& present = cache.update->present;
+  const int64_t size = size_of(cache.type);
+  if (past.channel == 1 && present.channel == 1 && past.row == cache.channels &&
+      present.row == cache.channels) {
+    std::memcpy(element(present, size, batch, head, begin), element(past, size, batch, head, begin),
+                static_cast<size_t>((end - begin) * cache.channels * size));
+    return;
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    copy_row(cache.type, element(past, size, batch, head, row), past.channel, cache.channels,
+             element(present, size, batch, head, row), present.channel);
+  }
+}
+
+// Writes present rows [begin, end) from the new rows; `scratch` holds the channels of one row.
+void append_rows(const Cache& cache, const RowKernels* kernels, int64_t batch, int64_t head,
+                 int64_t past, int64_t begin, int64_t end, float* scratch) {
+  const View4& source = cache.update->source;
+  const View4& present = cache.update->present;
+  const RowTransformSpec& transform = cache.spec->transform;
+  const int64_t size = size_of(cache.type);
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t i = row - past;
+    const char* from = element(source, size, batch, head, i);
+    char* to = element(present, size, batch, head, row);
+    if (!transform.any()) {
+      copy_row(cache.type, from, source.channel, cache.channels, to, present.channel);
+    } else if (cache.type == kFloat32 && present.channel == 1) {
+      transform_row_with(kernels, transform, cache.update->transform, cache.type, from,
+                         source.channel, cache.channels, batch, i, row,
+                         reinterpret_cast<float*>(to));
+    } else {
+      transform_row_with(kernels, transform, cache.update->transform, cache.type, from,
+                         source.channel, cache.channels, batch, i, row, scratch);
+      store_row_with(kernels, cache.type, scratch, cache.channels, to, present.channel);
+    }
+  }
+}
+
+// Brings present rows [begin, end) of one head up to date, each by the rule for where it lies.
+void update_rows(const Cache& cache, const RowKernels* kernels, const RowLengths& lengths,
+                 int64_t batch, int64_t head, int64_t begin, int64_t end, float* scratch) {
+  const bool in_place = cache.spec->in_place;
+  if (!lengths.live) {
+    if (!in_place) zero_rows(cache, batch, head, begin, end);
+    return;
+  }
+  const int64_t append_end = lengths.past + lengths.appended;
+  append_rows(cache, kernels, batch, head, lengths.past, std::max(begin, lengths.past),
+              std::min(end, append_end), scratch);
+  if (in_place) return;
+  // Rows of a past that no buffer holds (a length rule would have refused them) become zeros.
+  const int64_t held =
+      cache.spec->has_past ? std::min(lengths.past, cache.update->past.rows) : int64_t{0};
+  copy_past_rows(cache, batch, head, begin, std::min(end, held));
+  zero_rows(cache, batch, head, std::max(begin, held), std::min(end, lengths.past));
+  zero_rows(cache, batch, head, std::max(begin, append_end), end);
+}
+
+struct Job {
+  const KvUpdateProblem* problem = nullptr;
+  const RowLengths* rows = nullptr;
+  const RowKernels* kernels = nullptr;
+  Cache caches[2];
+  int64_t items = 0;
+  std::byte* scratch = nullptr;
+  size_t scratch_stride = 0;
+  std::atomic<int64_t> next{0};
+};
+
+// Work item: some rows of one head of one batch row of one cache. In place they count from the row
+// where the new ones begin, otherwise from row 0.
+void run_item(const Job& job, int64_t item, float* scratch) {
+  const Cache& cache = item < job.caches[0].items ? job.caches[0] : job.caches[1];
+  if (item >= job.caches[0].items) item -= job.caches[0].items;
+  const int64_t part = item % cache.head_items;
+  const int64_t head = item / cache.head_items % job.problem->spec.kv_heads;
+  const int64_t batch = item / cache.head_items / job.problem->spec.kv_heads;
+  const RowLengths& lengths = job.rows[batch];
+  const int64_t origin = cache.spec->in_place ? lengths.past : 0;
+  const int64_t begin = origin + part * cache.item_rows;
+  const int64_t end = std::min({begin + cache.item_rows, origin + cache.rows,
+                                cache.update->present.rows});
+  if (begin < end) update_rows(cache, job.kernels, lengths, batch, head, begin, end, scratch);
+}
+
+void run_task(void* ctx, int task) {
+  Job& job = *static_cast<Job*>(ctx);
+  auto* scratch =
+      reinterpret_cast<float*>(job.scratch + static_cast<size_t>(task) * job.scratch_stride);
+  for (;;) {
+    const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (item >= job.items) return;
+    run_item(job, item, scratch);
+  }
+}
+
+Cache make_cache(const KvUpdateProblem& problem, bool key) {
+  const KvUpdateSpec& spec = problem.spec;
+  Cache cache;
+  cache.spec = key ? &spec.key : &spec.value;
+  cache.update = key ? &problem.key : &problem.value;
+  cache.type = spec.type;
+  cache.channels = key ? spec.head_size : spec.v_head_size;
+  if (!cache.spec->active) return cache;
+  cache.rows = cache.spec->in_place ? problem.new_rows : cache.update->present.rows;
+  cache.item_rows =
+      std::max<int64_t>(1, kItemBytes / std::max<int64_t>(1, cache.channels * size_of(spec.type)));
+  cache.head_items = (cache.rows + cache.item_rows - 1) / cache.item_rows;
+  cache.items = problem.batch * spec.kv_heads * cache.head_items;
+  return cache;
+}
+
+int64_t cache_bytes(const KvUpdateProblem& problem, const Cache& cache) {
+  return problem.batch * problem.spec.kv_heads * cache.rows * cache.channels *
+         size_of(cache.type);
+}
+
+// Floats of one row, a cache line a thread at least.
+size_t thread_scratch(const KvUpdateSpec& spec) {
+  if (!spec.key.transform.any() && !spec.value.transform.any()) return 0;
+  const size_t bytes = sizeof(float) * static_cast<size_t>(std::max(spec.head_size,
+                                                                    spec.v_head_size));
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+bool refuse(std::string* why_not, std::string reason) {
+  if (why_not != nullptr) *why_not = std::move(reason);
+  return false;
+}
+
+bool is_float_up_to_32(DType type) {
+  return type == kFloat32 || type == kFloat16 || type == kBfloat16;
+}
+
+class KvUpdate final : public KvUpdateEngine {
+ public:
+  KvUpdate(const char* name, bool simd) : name_(name), simd_(simd) {}
+
+  const char* name() const override { return name_; }
+
+  bool supports(const KvUpdateSpec& spec, SimdLevel level, std::string* why_not) const override {
+    const bool any_transform = spec.key.transform.any() || spec.value.transform.any();
+    if (!is_float_up_to_32(spec.type) && (spec.type != kFloat64 || simd_ || any_transform)) {
+      return refuse(why_not, cat("no ", any_transform ? "norm or rotary embedding" : "cache",
+                                 " of type ", name_of(spec.type)));
+    }
+    if (!simd_) return true;
+    if (row_kernels(level) == nullptr) {
+      return refuse(why_not, cat("no SIMD code for the level ", name_of(level)));
+    }
+    for (const CacheUpdateSpec* cache : {&spec.key, &spec.value}) {
+      if (!cache->active) continue;
+      if (!cache->unit_channel) return refuse(why_not, "channels do not lie side by side");
+      if (!cache->transform.unit_strides) {
+        return refuse(why_not, "norm weights or rotary table columns do not lie side by side");
+      }
+    }
+    return true;
+  }
+
+  size_t workspace_bytes(const KvUpdateSpec& spec, const ShapeRange& /*range*/, int concurrency,
+                         SimdLevel /*level*/) const override {
+    return static_cast<size_t>(concurrency) * thread_scratch(spec);
+  }
+
+  void run(const KvUpdateProblem& problem, std::span<const RowLengths> rows,
+           std::span<std::byte> scratch, Executor& executor, SimdLevel level) const override {
+    Job job;
+    job.problem = &problem;
+    job.rows = rows.data();
+    job.kernels = simd_ ? row_kernels(level) : nullptr;
+    job.caches[0] = make_cache(problem, true);
+    job.caches[1] = make_cache(problem, false);
+    job.items = job.caches[0].items + job.caches[1].items;
+    job.scratch = scratch.data();
+    job.scratch_stride = thread_scratch(problem.spec);
+    const int64_t bytes = cache_bytes(problem, job.caches[0]) + cache_bytes(problem, job.caches[1]);
+    const int64_t tasks =
+        bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);
+    if (tasks <= 1) {
+      run_task(&job, 0);
+    } else {
+      executor.parallel_for(static_cast<int>(tasks), &run_task, &job);
+    }
+  }
+
+ private:
+  const char* const name_;
+  const bool simd_;
+};
+
+}  // namespace
+
+const KvUpdateEngine& simd_kv_update_engine() {
+  static const KvUpdate engine("simd-kv-update", true);
+  return engine;
+}
+
+const KvUpdateEngine& generic_kv_update_engine() {
+  static const KvUpdate engine("generic-kv-update", false);
+  return engine;
+}
+
+}  // namespace attn::cpu
