@@ -1,0 +1,121 @@
+#include "cpu/attention_prefill.h"
+
+#include <algorithm>
+
+#include "cpu/simd_support.h"
+
+namespace attn::cpu {
+namespace {
+
+constexpr int64_t kFirstLevelFloats = 3072;   // of a band's queries
+constexpr int64_t kKeyBlockFloats = 32768;    // of a block's packed keys and values
+constexpr int64_t kItemFloats = 65536;        // of an item's queries and outputs
+// Below this many multiply-adds the calling thread is done before another one has woken up.
+constexpr double kParallelWork = 3e5;
+
+PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& kernels) {
+  PrefillGeometry geo;
+  geo.tile_rows = kernels.tile_rows;
+  geo.panel = kernels.panel;
+  geo.v_channels = static_cast<int>(round_up(spec.v_head_size, kernels.panel));
+  const int64_t width = spec.head_size + geo.v_channels;
+  const int64_t keys = kKeyBlockFloats / width / geo.panel * geo.panel;
+  geo.key_block = static_cast<int>(std::clamp<int64_t>(keys, geo.panel, kScoreStride));
+  const int64_t tiles = kFirstLevelFloats / (static_cast<int64_t>(spec.head_size) * geo.tile_rows);
+  geo.band_rows = geo.tile_rows * static_cast<int>(std::clamp<int64_t>(
+                                      tiles, 1, 24 / geo.tile_rows));
+  const int64_t bands = kItemFloats / (width * geo.band_rows);
+  geo.item_rows = geo.band_rows * static_cast<int>(std::clamp<int64_t>(bands, 1, 32));
+  return geo;
+}
+
+class SimdPrefill final : public AttentionEngine {
+ public:
+  const char* name() const override { return "simd-prefill"; }
+
+  bool supports(const AttentionSpec& spec, SimdLevel level, std::string* why_not) const override {
+    const char* reason = simd_refusal(spec);
+    if (reason == nullptr && prefill_kernels(level) == nullptr) {
+      reason = "this SIMD level has no kernels on this machine";
+    }
+    if (reason != nullptr && why_not != nullptr) *why_not = reason;
+    return reason == nullptr;
+  }
+
+  bool accepts(const AttentionProblem&) const override { return true; }
+
+  size_t workspace_bytes(const AttentionSpec& spec, const ShapeRange&, int concurrency,
+                         SimdLevel level) const override {
+    const PrefillGeometry geo = geometry_of(spec, *prefill_kernels(level));
+    return lay_out(spec, geo, nullptr, nullptr) * static_cast<size_t>(concurrency);
+  }
+
+  void run(const AttentionProblem& problem, std::span<const RowLengths> rows,
+           std::span<std::byte> scratch, Executor& executor, SimdLevel level) const override {
+    const AttentionSpec& spec = problem.spec;
+    const PrefillKernels& kernels = *prefill_kernels(level);
+    PrefillJob job;
+    job.problem = &problem;
+    job.rows = rows;
+    job.geometry = geometry_of(spec, kernels);
+    job.scratch = scratch.data();
+    job.scratch_stride = lay_out(spec, job.geometry, nullptr, nullptr);
+    const int64_t heads = problem.batch * spec.kv_heads;
+    const int64_t query_rows = problem.query_rows * (spec.q_heads / spec.kv_heads);
+    if (heads == 0 || query_rows == 0) return;
+    int threads = executor.concurrency();
+    if (work_of(problem, rows) < kParallelWork) threads = 1;
+    job.item_rows = job.geometry.item_rows;
+    if (threads > 1) {
+      // Smaller items where there are few, so that threads end together.
+      const int64_t wanted = ceil_div(4 * threads, heads);
+      const int64_t even = round_up(ceil_div(query_rows, wanted), job.geometry.band_rows);
+      job.item_rows = std::min(job.item_rows, std::max<int64_t>(even, job.geometry.band_rows));
+    }
+    job.blocks = ceil_div(query_rows, job.item_rows);
+    job.items = heads * job.blocks;
+    run_workers(executor, threads, job.items, job, worker_of(kernels, spec.type));
+  }
+
+ private:
+  static PrefillWorker worker_of(const PrefillKernels& kernels, DType type) {
+    if (type == kFloat32) return kernels.float32;
+    return type == kFloat16 ? kernels.float16 : kernels.bfloat16;
+  }
+
+  static double work_of(const AttentionProblem& problem, std::span<const RowLengths> rows) {
+    const AttentionSpec& spec = problem.spec;
+    double keys = 0;
+    for (const RowLengths& row : rows) keys += static_cast<double>(row.live ? row.total : 0);
+    return keys * static_cast<double>(problem.query_rows) * spec.q_heads *
+           (spec.head_size + spec.v_head_size);
+  }
+};
+
+}  // namespace
+
+size_t lay_out(const AttentionSpec& spec, const PrefillGeometry& geo, std::byte* base,
+               PrefillScratch* scratch) {
+  const int64_t depth = spec.head_size;
+  ScratchCursor cursor(base);
+  PrefillScratch s;
+  s.query = cursor.take<float>(geo.item_rows * depth);
+  s.output = cursor.take<float>(static_cast<int64_t>(geo.item_rows) * geo.v_channels);
+  s.keys = cursor.take<float>(geo.key_block * depth);
+  s.values = cursor.take<float>(static_cast<int64_t>(geo.key_block) * geo.v_channels);
+  s.scores = cursor.take<float>(geo.band_rows * kScoreStride + 16);
+  s.factors = cursor.take<float>(geo.band_rows);
+  s.row_max = cursor.take<float>(geo.item_rows);
+  s.row_sum = cursor.take<float>(geo.item_rows);
+  s.ranges = cursor.take<KeyRange>(geo.item_rows);
+  s.row = cursor.take<float>(round_up(depth, 16));
+  if (scratch != nullptr) *scratch = s;
+  return cursor.used();
+}
+
+const AttentionEngine& simd_prefill_engine() {
+  static const SimdPrefill engine;
+  return engine;
+}
+
+}  // namespace attn::cpu

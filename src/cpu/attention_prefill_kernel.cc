@@ -1,0 +1,258 @@
+// The worker of "simd-prefill", compiled once a SIMD level.
+#include "cpu/attention_prefill.h"
+#include "cpu/row_transform.h"
+#include "cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/attention_prefill_kernel.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+//
+#include "cpu/simd_load-inl.h"
+#include "cpu/simd_pack-inl.h"
+#include "cpu/simd_scores-inl.h"
+#include "cpu/simd_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::cpu {
+namespace HWY_NAMESPACE {
+
+// One work item and where it is in its keys. E is the element type of Q, K, V and the output.
+template <class E>
+class PrefillItem {
+  using Raw = typename E::Raw;
+
+ public:
+  PrefillItem(const PrefillJob& job, const PrefillScratch& scratch, int64_t item)
+      : job_(job), p_(*job.problem), spec_(p_.spec), geo_(job.geometry), s_(scratch) {
+    const int64_t heads = p_.batch * spec_.kv_heads;
+    // Later query blocks see more keys: they go first, so that threads end together.
+    const int64_t block = job.blocks - 1 - item / heads;
+    batch_ = item % heads / spec_.kv_heads;
+    kv_head_ = item % spec_.kv_heads;
+    group_ = spec_.q_heads / spec_.kv_heads;
+    first_row_ = block * job.item_rows;
+    rows_ = static_cast<int>(
+        std::min<int64_t>(job.item_rows, p_.query_rows * group_ - first_row_));
+    lengths_ = job.rows[static_cast<size_t>(batch_)];
+  }
+
+  void run() {
+    const KeyRange seen = find_ranges();
+    if (!seen.empty()) {
+      load_queries();
+      const auto keys = key_rows(p_, lengths_.past, batch_, kv_head_);
+      const auto values = value_rows(p_, lengths_.past, batch_, kv_head_);
+      const int64_t first = seen.begin / geo_.key_block * geo_.key_block;
+      for (int64_t begin = first; begin < seen.end; begin += geo_.key_block) {
+        const KeyRange block{std::max(begin, seen.begin),
+                             std::min(begin + geo_.key_block, seen.end)};
+        pack(keys, values, begin, block);
+        for (int band = 0; band < rows_; band += geo_.band_rows) run_band(band, begin, block);
+      }
+    }
+    finish();
+  }
+
+ private:
+  struct Place {  // of a row in the problem
+    int64_t query;  // row along S
+    int64_t head;
+  };
+  Place place(int row) const {
+    const int64_t r = first_row_ + row;
+    return {r / group_, kv_head_ * group_ + r % group_};
+  }
+
+  // Fills the rows' visible ranges and clears their sums; returns the hull of the ranges.
+  KeyRange find_ranges() {
+    KeyRange all;
+    for (int r = 0; r < rows_; ++r) {
+      s_.ranges[r] = lengths_.live ? visible_keys(p_, lengths_, place(r).query) : KeyRange{};
+      all = hull(all, s_.ranges[r]);
+      s_.row_max[r] = kHidden;
+      s_.row_sum[r] = 0.0f;
+    }
+    if (!all.empty()) {
+      const int64_t padded = round_up(rows_, kTileRows);
+      std::memset(s_.output, 0, sizeof(float) * static_cast<size_t>(padded * geo_.v_channels));
+    }
+    return all;
+  }
+
+  // Query rows, scaled, in groups of kTileRows side by side; rows that see nothing are zeros.
+  void load_queries() {
+    const int depth = spec_.head_size;
+    const float scale = static_cast<float>(spec_.scale);
+    const Raw* base = static_cast<const Raw*>(p_.query.data) + batch_ * p_.query.batch;
+    const int padded = static_cast<int>(round_up(rows_, kTileRows));
+    for (int r = 0; r < padded; ++r) {
+      float* to = s_.query + (r / kTileRows) * kTileRows * depth + r % kTileRows;
+      if (r >= rows_ || s_.ranges[r].empty()) {
+        for (int k = 0; k < depth; ++k) to[k * kTileRows] = 0.0f;
+        continue;
+      }
+      const Place at = place(r);
+      const Raw* from = base + at.head * p_.query.head + at.query * p_.query.row;
+      if (spec_.query_transform.any()) {
+        transform_row(spec_.query_transform, p_.query_transform, spec_.type, from, 1, depth,
+                      batch_, at.query, lengths_.query_start + at.query, s_.row);
+      } else {
+        for (int k = 0; k < depth; k += kLanes) {
+          hn::Store(load_upto(E{}, kF, from + k, depth - k), kF, s_.row + k);
+        }
+      }
+      for (int k = 0; k < depth; ++k) to[k * kTileRows] = s_.row[k] * scale;
+    }
+  }
+
+  // Packs the panels of the key block at `begin` that `block` touches.
+  void pack(const KvRows& keys, const KvRows& values, int64_t begin, const KeyRange& block) {
+    const int depth = spec_.head_size;
+    const int64_t first_panel = (block.begin - begin) / kPanel;
+    const bool transformed = spec_.key_fresh && spec_.key_transform.any();
+    for (int64_t c = first_panel; begin + c * kPanel < block.end; ++c) {
+      const int64_t j = begin + c * kPanel;
+      float* panel = s_.keys + c * kPanel * depth;
+      if (transformed && j + kPanel > keys.split) {
+        pack_transformed(keys, j, block.end, panel);
+      } else {
+        pack_key_panel(E{}, [&](int64_t key) { return keys.row(key); }, j, block.end, depth,
+                       panel);
+      }
+    }
+    pack_values(E{}, [&](int64_t key) { return values.row(key); }, begin + first_panel * kPanel,
+                block.end, spec_.v_head_size, static_cast<int64_t>(geo_.key_block) * kPanel,
+                s_.values + first_panel * kPanel * kPanel);
+  }
+
+  // A panel with fresh keys that are normed and rotated as they are read.
+  void pack_transformed(const KvRows& keys, int64_t j, int64_t end, float* panel) {
+    const int depth = spec_.head_size;
+    for (int c = 0; c < kPanel; ++c) {
+      const int64_t key = j + c;
+      if (key >= end) {
+        std::memset(s_.row, 0, sizeof(float) * static_cast<size_t>(depth));
+      } else if (key < keys.split) {
+        const Raw* from = reinterpret_cast<const Raw*>(keys.row(key));
+        for (int k = 0; k < depth; k += kLanes) {
+          hn::Store(load_upto(E{}, kF, from + k, depth - k), kF, s_.row + k);
+        }
+      } else {
+        transform_row(spec_.key_transform, p_.key_transform, spec_.type, keys.row(key), 1, depth,
+                      batch_, key - keys.split, key, s_.row);
+      }
+      for (int k = 0; k < depth; ++k) panel[k * kPanel + c] = s_.row[k];
+    }
+  }
+
+  // One band of rows against the packed key block that starts at `begin`.
+  void run_band(int band, int64_t begin, const KeyRange& block) {
+    const int rows = std::min(geo_.band_rows, rows_ - band);
+    KeyRange seen;
+    for (int r = 0; r < rows; ++r) seen = hull(seen, s_.ranges[band + r]);
+    seen.begin = std::max(seen.begin, block.begin);
+    seen.end = std::min(seen.end, block.end);
+    if (seen.empty()) return;
+    const int depth = spec_.head_size;
+    const int first = static_cast<int>((seen.begin - begin) / kPanel * kPanel);
+    const int end = static_cast<int>(round_up(seen.end - begin, kPanel));
+    for (int c = first; c < end; c += kPanel) {
+      for (int r = 0; r < rows; r += kTileRows) {
+        score_rows(rows - r, s_.query + (band + r) * depth, s_.keys + c * depth, depth,
+                   s_.scores + r * kScoreStride + c, kScoreStride);
+      }
+    }
+    for (int r = 0; r < rows; ++r) weigh_row(band, r, begin, first, end);
+    const int keys = static_cast<int>(std::min<int64_t>(end, block.end - begin)) - first;
+    for (int c = 0; c < geo_.v_channels; c += kPanel) {
+      const float* panel = s_.values + static_cast<int64_t>(c) * geo_.key_block + first * kPanel;
+      for (int r = 0; r < rows; r += kTileRows) {
+        output_rows(rows - r, s_.scores + r * kScoreStride + first, kScoreStride, panel, keys,
+                    s_.output + static_cast<int64_t>(band + r) * geo_.v_channels + c,
+                    geo_.v_channels, s_.factors + r);
+      }
+    }
+  }
+
+  // Scores of columns [first, end) of the block become weights.
+  void weigh_row(int band, int r, int64_t begin, int first, int end) {
+    float* s = s_.scores + r * kScoreStride;
+    const KeyRange& range = s_.ranges[band + r];
+    const int from = static_cast<int>(std::clamp<int64_t>(range.begin - begin, first, end));
+    const int to = static_cast<int>(std::clamp<int64_t>(range.end - begin, from, end));
+    if (spec_.softcap != 0) cap_scores(s + first, end - first, static_cast<float>(spec_.softcap));
+    if (spec_.mask != MaskKind::kNone && to > from) {
+      const Place at = place(band + r);
+      apply_mask_row(p_,
+                     batch_ * p_.mask_batch + at.head * p_.mask_head + at.query * p_.mask_row,
+                     begin + from, s + from, to - from);
+    }
+    for (int c = first; c < from; ++c) s[c] = kHidden;
+    for (int c = to; c < end; ++c) s[c] = kHidden;
+    RowState state{s_.row_max[band + r], s_.row_sum[band + r]};
+    s_.factors[r] = softmax_row(s + first, end - first, state);
+    s_.row_max[band + r] = state.max;
+    s_.row_sum[band + r] = state.sum;
+  }
+
+  void finish() {
+    Raw* base = static_cast<Raw*>(p_.output.data) + batch_ * p_.output.batch;
+    const bool has_sink = spec_.sink != Sink::kNone;
+    for (int r = 0; r < rows_; ++r) {
+      const Place at = place(r);
+      const RowState state{s_.row_max[r], s_.row_sum[r]};
+      const RowEnd end = finish_row(state, has_sink, has_sink ? sink_of(p_, at.head) : 0.0f);
+      write_row(E{}, end, s_.output + static_cast<int64_t>(r) * geo_.v_channels,
+                spec_.v_head_size, base + at.head * p_.output.head + at.query * p_.output.row);
+      if (spec_.log_sum_exp) {
+        static_cast<float*>(p_.log_sum_exp.data)[batch_ * p_.log_sum_exp.batch +
+                                                 at.head * p_.log_sum_exp.head +
+                                                 at.query * p_.log_sum_exp.row] =
+            end.log_sum_exp;
+      }
+    }
+  }
+
+  const PrefillJob& job_;
+  const AttentionProblem& p_;
+  const AttentionSpec& spec_;
+  const PrefillGeometry& geo_;
+  const PrefillScratch& s_;
+  RowLengths lengths_;
+  int64_t batch_, kv_head_, group_, first_row_;
+  int rows_;
+};
+
+template <class E>
+void work(PrefillJob& job, int slot) {
+  PrefillScratch scratch;
+  lay_out(job.problem->spec, job.geometry,
+          job.scratch + static_cast<size_t>(slot) * job.scratch_stride, &scratch);
+  for (;;) {
+    const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (item >= job.items) return;
+    PrefillItem<E>(job, scratch, item).run();
+  }
+}
+
+extern const PrefillKernels kPrefill;
+const PrefillKernels kPrefill = {kTileRows, kPanel, work<F32>, work<F16>, work<BF16>};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attn::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attn::cpu {
+
+const PrefillKernels* prefill_kernels(SimdLevel level) {
+  switch (level) {
+    ATTN_SIMD_TABLE_CASES(kPrefill)
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace attn::cpu
+#endif  // HWY_ONCE

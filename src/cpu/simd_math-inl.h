@@ -1,0 +1,60 @@
+// exp and tanh of float vectors, for one target.
+#if defined(ATTN_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTN_SIMD_MATH_INL_H_
+#undef ATTN_SIMD_MATH_INL_H_
+#else
+#define ATTN_SIMD_MATH_INL_H_
+#endif
+
+#include "cpu/simd_load-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::cpu {
+namespace HWY_NAMESPACE {
+
+// e^x for x <= 88. Exactly 1 at 0; 0 below -88 (-infinity too); NaN stays NaN. The relative error
+// is at most 2e-7 + 1e-7 |x|: the product with log2(e) is rounded once, without a correction, since
+// softmax weighs the result by itself and |x| e^x stays below 0.4 for the x <= 0 that matter.
+HWY_INLINE VF exp_float(VF x) {
+  const hn::RebindToUnsigned<DF> du;
+  // Adding `shift` rounds to an integer and leaves that integer plus 127 in the low bits. The
+  // order of the operands of Max keeps a NaN in t.
+  const auto shift = hn::Set(kF, 12582912.0f + 127.0f);
+  const auto t = hn::Max(hn::Set(kF, -127.0f), hn::Mul(x, hn::Set(kF, 1.44269504f)));
+  const auto z = hn::Add(t, shift);
+  const auto r = hn::Sub(t, hn::Sub(z, shift));  // in [-0.5, 0.5]
+  // Minimax for 2^r with the value 1 at 0; error 9.2e-8.
+  auto p = hn::MulAdd(r, hn::Set(kF, 0.00132647273f), hn::Set(kF, 0.00967151299f));
+  p = hn::MulAdd(p, r, hn::Set(kF, 0.0555073358f));
+  p = hn::MulAdd(p, r, hn::Set(kF, 0.240222424f));
+  p = hn::MulAdd(p, r, hn::Set(kF, 0.693147004f));
+  p = hn::MulAdd(p, r, hn::Set(kF, 1.0f));
+  const auto power = hn::BitCast(kF, hn::ShiftLeft<23>(hn::BitCast(du, z)));
+  return hn::Mul(p, power);
+}
+
+// tanh, relative error below 3e-7; NaN stays NaN.
+HWY_INLINE VF tanh_float(VF x) {
+  const auto magnitude = hn::Abs(x);
+  // Small arguments: odd polynomial, for |x| < 0.625.
+  const auto x2 = hn::Mul(x, x);
+  auto p = hn::MulAdd(x2, hn::Set(kF, -5.70498872745e-3f), hn::Set(kF, 2.06390887954e-2f));
+  p = hn::MulAdd(p, x2, hn::Set(kF, -5.37397155531e-2f));
+  p = hn::MulAdd(p, x2, hn::Set(kF, 1.33314422036e-1f));
+  p = hn::MulAdd(p, x2, hn::Set(kF, -3.33332819422e-1f));
+  const auto small = hn::MulAdd(hn::Mul(p, x2), x, x);
+  // Large ones: 1 - 2 / (e^2|x| + 1); 10 is as good as infinity. Min keeps its second operand when
+  // one is NaN.
+  const auto two = hn::Set(kF, 2.0f);
+  const auto e = exp_float(hn::Mul(two, hn::Min(hn::Set(kF, 10.0f), magnitude)));
+  const auto one = hn::Set(kF, 1.0f);
+  const auto large = hn::CopySign(hn::Sub(one, hn::Div(two, hn::Add(e, one))), x);
+  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(kF, 0.625f)), small, large);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attn::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target

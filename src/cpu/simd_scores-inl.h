@@ -1,0 +1,152 @@
+// What happens to a row of scores between the two products: cap, mask, hiding, softmax weights.
+#if defined(ATTN_SIMD_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTN_SIMD_SCORES_INL_H_
+#undef ATTN_SIMD_SCORES_INL_H_
+#else
+#define ATTN_SIMD_SCORES_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "core/problem.h"
+#include "cpu/simd_load-inl.h"
+#include "cpu/simd_math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::cpu {
+namespace HWY_NAMESPACE {
+
+inline constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+// s[0, n) = cap * tanh(s / cap); n is a multiple of kLanes.
+HWY_INLINE void cap_scores(float* s, int n, float cap) {
+  const VF scale = hn::Set(kF, cap);
+  const VF inverse = hn::Set(kF, 1.0f / cap);
+  for (int i = 0; i < n; i += kLanes) {
+    const VF x = hn::Load(kF, s + i);
+    hn::Store(hn::Mul(scale, tanh_float(hn::Mul(x, inverse))), kF, s + i);
+  }
+}
+
+// s[i] += mask[i], or kHidden where mask[i] is -infinity, whatever s[i] is. Reads n cells.
+template <class E>
+HWY_INLINE void add_mask(E e, const typename E::Raw* mask, float* s, int n) {
+  const VF hidden = hn::Set(kF, kHidden);
+  for (int i = 0; i < n; i += kLanes) {
+    const VF m = load_upto(e, kF, mask + i, n - i);
+    const VF x = hn::LoadU(kF, s + i);
+    const VF value = hn::IfThenElse(hn::Eq(m, hidden), hidden, hn::Add(x, m));
+    store_upto(F32{}, value, s + i, n - i);
+  }
+}
+
+// The mask's cells of one row, s[i] for column first + i, i in [0, n).
+HWY_INLINE void apply_mask_row(const AttentionProblem& p, int64_t row_offset, int64_t first,
+                               float* s, int n) {
+  const int64_t step = p.mask_column;
+  const int64_t at = row_offset + first * step;
+  if (p.spec.mask == MaskKind::kBoolean) {
+    const uint8_t* mask = static_cast<const uint8_t*>(p.mask) + at;
+    for (int i = 0; i < n; ++i) s[i] = mask[i * step] != 0 ? s[i] : kHidden;
+    return;
+  }
+  if (step == 1) {
+    if (p.spec.mask_type == kFloat32) {
+      add_mask(F32{}, static_cast<const float*>(p.mask) + at, s, n);
+    } else if (p.spec.mask_type == kFloat16) {
+      add_mask(F16{}, static_cast<const uint16_t*>(p.mask) + at, s, n);
+    } else {
+      add_mask(BF16{}, static_cast<const uint16_t*>(p.mask) + at, s, n);
+    }
+    return;
+  }
+  for (int i = 0; i < n; ++i) {
+    const float m = load_float(p.mask, at + i * step, p.spec.mask_type);
+    s[i] = m == kHidden ? kHidden : s[i] + m;
+  }
+}
+
+// The state of one row's online softmax.
+struct RowState {
+  float max;  // largest score so far, -infinity before the first visible key
+  float sum;  // of exp(score - max)
+};
+
+// Turns s[0, n) into exp(s - max) with the new maximum and updates the state. Returns the factor
+// that what was summed before must be multiplied by. n is a multiple of kLanes, s is aligned.
+HWY_INLINE float softmax_row(float* s, int n, RowState& state) {
+  VF top = hn::Load(kF, s);
+  for (int i = kLanes; i < n; i += kLanes) top = hn::Max(top, hn::Load(kF, s + i));
+  const float block_max = hn::GetLane(hn::MaxOfLanes(kF, top));
+  // A NaN among the scores may or may not reach the maximum: it reaches the sum in any case.
+  const float max = block_max > state.max ? block_max : state.max;
+  // Nothing visible so far: any finite reference gives weights of zero.
+  const VF reference = hn::Set(kF, max == kHidden ? 0.0f : max);
+  VF total = hn::Zero(kF);
+  for (int i = 0; i < n; i += kLanes) {
+    const VF weight = exp_float(hn::Sub(hn::Load(kF, s + i), reference));
+    hn::Store(weight, kF, s + i);
+    total = hn::Add(total, weight);
+  }
+  const float block_sum = hn::GetLane(hn::SumOfLanes(kF, total));
+  if (max == state.max) {
+    state.sum += block_sum;
+    return 1.0f;
+  }
+  const float factor =
+      hn::GetLane(exp_float(hn::Sub(hn::Set(kF, state.max), reference)));
+  state.sum = state.sum * factor + block_sum;
+  state.max = max;
+  return factor;
+}
+
+// What a row's sums are divided by, and its log-sum-exp.
+struct RowEnd {
+  float numerator;  // factor of the weighted values
+  float denominator;
+  float log_sum_exp;
+  bool empty;  // nothing was visible: the output is zero
+};
+
+// `sink` takes part in the denominator when `has_sink`.
+HWY_INLINE RowEnd finish_row(const RowState& state, bool has_sink, float sink) {
+  RowEnd end{1.0f, state.sum, kHidden, state.sum == 0.0f};
+  if (end.empty) return end;
+  end.log_sum_exp = state.max + std::log(state.sum);
+  if (has_sink) {
+    const float top = sink > state.max ? sink : state.max;
+    end.numerator = std::exp(state.max - top);
+    end.denominator = state.sum * end.numerator + std::exp(sink - top);
+  }
+  return end;
+}
+
+// Writes one output row from its sums, and its log-sum-exp where asked for.
+template <class E>
+HWY_INLINE void write_row(E e, const RowEnd& end, const float* sums, int channels,
+                          typename E::Raw* out) {
+  if (end.empty) {
+    store_zeros<E>(out, channels);
+    return;
+  }
+  const VF numerator = hn::Set(kF, end.numerator);
+  const VF denominator = hn::Set(kF, end.denominator);
+  for (int c = 0; c < channels; c += kLanes) {
+    const VF value = hn::Div(hn::Mul(hn::Load(kF, sums + c), numerator), denominator);
+    store_upto(e, value, out + c, channels - c);
+  }
+}
+
+// The sink of a head as a score.
+HWY_INLINE float sink_of(const AttentionProblem& p, int64_t head) {
+  if (p.spec.sink != Sink::kPerHead) return 0.0f;
+  return load_float(p.sink, head * p.sink_stride, p.spec.type);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attn::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
