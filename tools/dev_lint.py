@@ -52,9 +52,13 @@ def check_format(clang_format):
     if files is None:
         print("skipped: not a git checkout, so there is no list of sources")
         return SKIP
-    code = subprocess.call([clang_format, "--dry-run", "--Werror", *files], cwd=ROOT) if files else 0
-    print("run ./dev format" if code else f"{len(files)} files are laid out as .clang-format says")
-    return 1 if code else 0
+    text = subprocess.run([clang_format, "--dry-run", *files], cwd=ROOT, text=True,
+                          capture_output=True, check=True).stderr if files else ""
+    found = sorted(set(re.findall(r"^(.*?):\d+:\d+: warning:", text, re.M)))
+    for name in found:
+        print(f"{name}: ./dev format would change it")
+    print(f"{len(files)} files, {len(found)} to lay out")
+    return 1 if found else 0
 
 
 def dependencies(tree):

@@ -90,8 +90,10 @@ def count_entry(case, results):
 
 
 def failure_text(case):
+    """What CTest says of a failed entry, else the last line that it printed."""
     failure = case.find("failure")
-    return one_line(failure.get("message")) if failure is not None else "did not run"
+    said = one_line(failure.get("message")) if failure is not None else "did not run"
+    return said or last_line(case)
 
 
 def count_ctest(junit, results):

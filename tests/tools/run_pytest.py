@@ -1,16 +1,10 @@
 """Runs pytest for CTest: leaves JUnit XML behind, and skips (77) where a module is missing."""
 
 import argparse
-import importlib.util
 import subprocess
 import sys
 
-SKIP = 77
-
-
-def missing(modules):
-    """The modules of the list that this interpreter cannot import."""
-    return [name for name in modules if name and importlib.util.find_spec(name) is None]
+from run_script import SKIP, missing
 
 
 def main():
