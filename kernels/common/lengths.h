@@ -1,0 +1,46 @@
+// Lengths on the device: the rules of core/lengths.h, read where the caller left them.
+#pragma once
+
+#include "common/device.h"
+
+namespace attnk {
+
+// Resolves batch row b without its explicit positions (a block scans those together).
+ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b) {
+  RowLengths r{0, 0, 0, 0, 0, 0};
+  i64 total, past, start;
+  if (p.rule == kLengthUniform) {
+    past = p.uniform_past;
+    total = past + p.new_rows;
+    start = total - p.query_rows;
+  } else {
+    i64 value = p.values[b * p.value_stride];
+    i64 bound = p.bound ? (i64)*p.bound : p.bound_value;
+    if (value == -1 && p.empty_slots) return r;
+    total = value + 1;
+    if (total > 0x7fffffffll) {
+      r.fault |= kFaultTotalOverflow;
+      return r;
+    }
+    bool first_prompt = bound == p.query_rows && p.new_rows == p.query_rows;
+    past = first_prompt ? 0 : total - p.new_rows;
+    start = first_prompt ? 0 : total - p.query_rows;
+    if (total <= 0 || past < 0) r.fault |= kFaultPastNegative;
+    if (start < 0) r.fault |= kFaultQueryStart;
+    if (past > p.past_capacity) r.fault |= kFaultPastBeyond;
+    if (p.present_capacity >= 0 && total > p.present_capacity) r.fault |= kFaultTotalBeyond;
+    if (total > bound) r.fault |= kFaultTotalBound;
+    if (p.table_rows >= 0 && !p.positions && p.query_rows > 0 &&
+        start + p.query_rows > p.table_rows) {
+      r.fault |= kFaultPosition;
+    }
+  }
+  r.past = (i32)past;
+  r.appended = (i32)p.new_rows;
+  r.total = (i32)total;
+  r.query_start = (i32)start;
+  r.live = r.fault == 0;
+  return r;
+}
+
+}  // namespace attnk
