@@ -3,6 +3,7 @@
 //
 //   group_query_attention.cc         attributes, the operator object, shape inference
 //   group_query_attention_schema.cc  the tables for introspection
+//   group_query_attention_sizes.cc   the sizes that the arguments agree on
 //   group_query_attention_check.cc   every rule of presence, type and shape
 //   group_query_attention_lower.cc   from checked arguments to problems
 //
@@ -105,6 +106,10 @@ struct Sizes {
 };
 
 Settings read_settings(const Attributes& attributes);
+
+// The sizes that query, key and value have, after the presence of arguments was checked: B, S, N, D
+// and what is bound. Throws Error.
+Sizes read_sizes(const Settings& settings, const Arguments& arguments);
 
 // Checks presence, types and shapes of the inputs. Outputs that are bound only help to learn sizes
 // that a query leaves open. Throws Error.

@@ -3,73 +3,14 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
 #include "ops/group_query_attention.h"
 #include "ops/shape_check.h"
+#include "ops/views.h"
 
 namespace attn::gqa {
 namespace {
 
-// ---- views --------------------------------------------------------------------------------------
-
-// The address `elements` further on; null stays null.
-void* advanced(void* data, int64_t elements, DType type) {
-  if (data == nullptr) return nullptr;
-  const uint64_t bytes = static_cast<uint64_t>(elements) * static_cast<uint64_t>(size_of(type));
-  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(data) + bytes);
-}
-
-// The stride of channels, where a head that has only one leaves it open.
-int64_t channel_stride(int64_t stride, int64_t channels) { return channels == 1 ? 1 : stride; }
-
-int64_t scaled_stride(int64_t stride, int64_t count, const char* name) {
-  int64_t result;
-  if (__builtin_mul_overflow(stride, count, &result)) {
-    fail_argument(name, ": the stride of its last axis, ", stride, ", reaches beyond memory");
-  }
-  return result;
-}
-
-// Heads [first_head, ...) of a (B, rows, heads * D) tensor.
-View4 heads_view(const Tensor& tensor, const char* name, int64_t rows, int64_t head_size,
-                 int64_t first_head) {
-  View4 view;
-  const int64_t channel = tensor.strides[2];
-  if (head_size != kAnyDim) {
-    view.head = scaled_stride(channel, head_size, name);
-    view.data = advanced(tensor.data, scaled_stride(view.head, first_head, name), tensor.type);
-  }
-  view.batch = tensor.strides[0];
-  view.row = tensor.strides[1];
-  view.channel = channel_stride(channel, head_size);
-  view.rows = rows;
-  return view;
-}
-
-// A (B, heads, rows, channels) tensor.
-View4 cache_view(const Tensor& tensor) {
-  View4 view;
-  view.data = tensor.data;
-  view.batch = tensor.strides[0];
-  view.head = tensor.strides[1];
-  view.row = tensor.strides[2];
-  view.channel = channel_stride(tensor.strides[3], tensor.shape[3]);
-  view.rows = tensor.shape[2];
-  return view;
-}
-
-// A stride along an axis that may be broadcast.
-int64_t broadcast_stride(const Tensor& tensor, int axis) {
-  const size_t i = static_cast<size_t>(axis);
-  return tensor.shape[i] == 1 ? 0 : tensor.strides[i];
-}
-
 // ---- transforms ---------------------------------------------------------------------------------
-
-struct Transforms {
-  RowTransformSpec query_spec, key_spec;
-  RowTransform query, key;
-};
 
 void set_rotary(const Settings& settings, const Sizes& sizes, const Arguments& arguments,
                 RowTransformSpec& spec, RowTransform& transform) {
@@ -85,8 +26,8 @@ void set_rotary(const Settings& settings, const Sizes& sizes, const Arguments& a
   transform.sin = sin.data;
   transform.cos_row = cos.strides[0];
   transform.sin_row = sin.strides[0];
-  transform.cos_col = channel_stride(cos.strides[1], cos.shape[1]);
-  transform.sin_col = channel_stride(sin.strides[1], sin.shape[1]);
+  transform.cos_col = inner_stride(cos.strides[1], cos.shape[1]);
+  transform.sin_col = inner_stride(sin.strides[1], sin.shape[1]);
   transform.table_rows = sizes.table_rows;
   spec.unit_strides = spec.unit_strides && transform.cos_col == 1 && transform.sin_col == 1;
   if (positions.present) {
@@ -101,7 +42,7 @@ void set_norm(const Tensor& weight, float epsilon, RowTransformSpec& spec,
   spec.norm = true;
   spec.epsilon = epsilon;
   transform.weight = weight.data;
-  transform.weight_stride = channel_stride(weight.strides[0], weight.shape[0]);
+  transform.weight_stride = inner_stride(weight.strides[0], weight.shape[0]);
   spec.unit_strides = spec.unit_strides && transform.weight_stride == 1;
 }
 
@@ -175,7 +116,7 @@ struct Cache {
 
 View4 source_view(const Sizes& sizes, const Arguments& arguments, const Cache& cache) {
   const Input from = sizes.packed ? kQuery : cache.input;
-  return heads_view(arguments.in[from], kInputNames[from], sizes.new_rows, sizes.head_size,
+  return heads_view(arguments.in[from], kInputNames[from], sizes.head_size,
                     sizes.packed ? cache.packed_head : 0);
 }
 
@@ -257,7 +198,7 @@ void set_bias(const Arguments& arguments, AttentionProblem& problem) {
   problem.mask_batch = broadcast_stride(bias, 0);
   problem.mask_head = broadcast_stride(bias, 1);
   problem.mask_row = broadcast_stride(bias, 2);
-  problem.mask_column = channel_stride(bias.strides[3], bias.shape[3]);
+  problem.mask_column = inner_stride(bias.strides[3], bias.shape[3]);
   problem.mask_columns = bias.shape[3];
   problem.spec.unit_mask_column = problem.mask_column == 1;
 }
@@ -295,11 +236,10 @@ void set_attention(const Settings& settings, const Sizes& sizes, const Arguments
 
   problem.batch = sizes.batch;
   problem.query_rows = sizes.query_rows;
-  problem.query = heads_view(query, kInputNames[kQuery], sizes.query_rows, sizes.head_size, 0);
+  problem.query = heads_view(query, kInputNames[kQuery], sizes.head_size, 0);
   bool unit = problem.query.channel == 1;
   if (output.present) {
-    problem.output =
-        heads_view(output, kOutputNames[kOutput], sizes.query_rows, sizes.head_size, 0);
+    problem.output = heads_view(output, kOutputNames[kOutput], sizes.head_size, 0);
     unit = unit && problem.output.channel == 1;
   }
   unit &= set_read(sizes, arguments, key, problem.key, problem.key_fresh, spec.key_cached,
