@@ -33,7 +33,9 @@ def command_test(options):
 def command_demo(options):
     dev_setup.set_up()
     build("release", ["attn_c", "decode_loop"])
-    return call([BUILD / "release" / "bin" / "decode_loop", *options.arguments])
+    return call([BUILD / "release" / "bin" / "decode_loop",
+                 "--library", BUILD / "release" / "lib" / "libattn_c.so",
+                 "--data", "tests/data/smollm2", *options.arguments])
 
 
 def command_bench(options):
@@ -56,8 +58,9 @@ def command_gpu_bench(options):
 def command_fuzz(options):
     dev_setup.set_up_fuzzing()
     build("fuzz")
+    more = ["--merge"] if options.merge else []
     return call([PYTHON, "tests/fuzz/run.py", "--build", BUILD / "fuzz",
-                 "--seconds", options.seconds], "fuzz")
+                 "--seconds", options.seconds, *more], "fuzz")
 
 
 def command_coverage(options):
@@ -122,8 +125,9 @@ def parser():
     add("gpu-test", command_gpu_test, "the tests that need a GPU; uses no network")
     add("gpu-bench", command_gpu_bench, "measure on a GPU; uses no network").add_argument(
         "arguments", nargs=argparse.REMAINDER)
-    add("fuzz", command_fuzz, "fuzz the C boundary").add_argument(
-        "seconds", nargs="?", type=int, default=60, help="for each target (60)")
+    fuzz = add("fuzz", command_fuzz, "fuzz the C boundary")
+    fuzz.add_argument("seconds", nargs="?", type=int, default=60, help="for each target (60)")
+    fuzz.add_argument("--merge", action="store_true", help="then rewrite tests/fuzz/corpus")
     add("coverage", command_coverage, "line coverage of src/api and src/ops").add_argument(
         "--least", type=float, default=85, help="fail below this percentage (85)")
     add("format", command_format, "lay out the sources with clang-format")

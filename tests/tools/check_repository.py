@@ -23,18 +23,20 @@ MAX_COLUMNS = 100
 MAX_CONDITIONS = 6
 
 # Spelled in pieces, so that this file does not find itself.
-UNFINISHED = re.compile("|".join(["TO" "DO", "FIX" "ME", r"\bXX" "X\\b", r"\bHA" "CK",
-                                  "not " "implemented", "place" "holder", r"\bfor " "now\\b"]), re.I)
+UNFINISHED = re.compile("|".join([
+    "TO" "DO", "FIX" "ME", r"\bXX" "X\\b", r"\bHA" "CK", "not " "implemented", "place" "holder",
+    r"\bfor " "now\\b"]), re.I)
 MACHINE_PATH = re.compile(r"(^|[^A-Za-z0-9_.])/(work|farm|root|home)/")
 BARE_SKIP = re.compile(r"GTEST_SKIP\(\)\s*;|\bDISABLED_\w|pytest\.skip\(\s*\)|#\[ignore\]")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CONDITION = re.compile(r"^\s*#\s*if")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
-# A folder of src/ and the folders whose headers it may include.
+# A folder of src/ and the folders whose headers it may include; hwy is Google Highway.
 LAYERS = {
     "core": {"core"},
     "ops": {"ops", "core"},
-    "cpu": {"cpu", "core"},
+    "cpu": {"cpu", "core", "hwy"},
     "cuda": {"cuda", "core"},
     "api": {"api", "ops", "cpu", "cuda", "core"},
 }
@@ -99,6 +101,15 @@ def check_layers(name, lines):
         yield f"{name}:1: {conditions} preprocessor conditions, at most {MAX_CONDITIONS}"
 
 
+def check_links(name, text):
+    """Links of a document to files that are not there."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for target in LINK.findall(line):
+            path = target.split("#")[0]
+            if path and "://" not in path and not (ROOT / name).parent.joinpath(path).exists():
+                yield f"{name}:{number}: links to {path}, which is not there"
+
+
 def check_files(names):
     for name in names:
         try:
@@ -107,6 +118,8 @@ def check_files(names):
             continue  # data
         lines = text.splitlines()
         yield from check_text(name, text.split("\n"))
+        if name.endswith(".md"):
+            yield from check_links(name, text)
         if CODE.search(name):
             if text and not text.endswith("\n"):
                 yield f"{name}:{len(lines)}: no newline at the end"

@@ -1,7 +1,8 @@
 """Compiles and runs the C program in README.md, so that what the README shows is true.
 
-The program is the first block fenced as ```c. It is compiled as C99 with every warning an error,
-linked with the library and run; it must exit with 0.
+The program is the first block fenced as ```c, and the ```text block after it is what it prints. It
+is compiled as C99 with every warning an error, linked with the library and run; it must exit with 0
+and print that text.
 """
 
 import argparse
@@ -10,14 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-FENCE = re.compile(r"^```c\n(.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^```c\n(.*?)^```$.*?^```text\n(.*?)^```$", re.M | re.S)
 SECONDS = 60
 
 
 def program(readme):
-    """The text of the first C block; None where there is none."""
+    """The program and what it prints; a pair of None where one is missing."""
     found = FENCE.search(readme.read_text(encoding="utf-8"))
-    return found[1] if found else None
+    return found.groups() if found else (None, None)
 
 
 def main():
@@ -30,9 +31,9 @@ def main():
     parser.add_argument("--work", type=Path, required=True, help="folder for what is made")
     options = parser.parse_args()
 
-    text = program(options.readme)
+    text, expected = program(options.readme)
     if text is None:
-        print(f"{options.readme} has no block that begins with ```c")
+        print(f"{options.readme} has no ```c block with a ```text block after it")
         return 1
     options.work.mkdir(parents=True, exist_ok=True)
     source = options.work / "readme_program.c"
@@ -49,6 +50,9 @@ def main():
     print(done.stdout + done.stderr, end="")
     if done.returncode != 0:
         print(f"the program in {options.readme} exits with {done.returncode}")
+        return 1
+    if done.stdout != expected:
+        print(f"the program in {options.readme} prints something else than shown there:\n{expected}")
         return 1
     return 0
 
