@@ -56,6 +56,8 @@ class BackendSession {
   virtual uint32_t poll_faults() = 0;
   virtual void clear_faults(void* stream) = 0;
   virtual uint64_t scratch_bytes() const = 0;
+  // Gives back scratch that nothing needs any more; called while no execution uses the session.
+  virtual void trim() {}
 };
 
 struct Launch {

@@ -14,7 +14,7 @@
 namespace attn::cpu {
 namespace {
 
-// Scratch of one order of executions. Grows when a plan first needs more, never shrinks.
+// Scratch of one order of executions. Grows when a plan first needs more, goes back by trim alone.
 class CpuSession final : public BackendSession {
  public:
   explicit CpuSession(CpuStats* stats) : stats_(stats) {}
@@ -26,6 +26,7 @@ class CpuSession final : public BackendSession {
   uint32_t poll_faults() override { return 0; }
   void clear_faults(void* /*stream*/) override {}
   uint64_t scratch_bytes() const override { return bytes_; }
+  void trim() override { release(); }
 
   std::byte* scratch(size_t bytes) {
     if (bytes > bytes_) grow(bytes);
