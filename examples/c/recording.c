@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_SIZE 100000 /* of one dimension: far more than a recording has */
+
 int64_t recorded_attribute(const RecordedLayer* layer, const char* name) {
   for (int32_t i = 0; i < layer->attribute_count; ++i) {
     if (strcmp(layer->attributes[i].name, name) == 0) return layer->attributes[i].value;
@@ -32,7 +34,7 @@ static int64_t parse_shape(const char* text, RecordedTensor* tensor) {
   for (tensor->rank = 0; tensor->rank < RECORDING_MAX_RANK; ++tensor->rank) {
     char* end = NULL;
     long long extent = strtoll(text, &end, 10);
-    if (end == text || extent < 1 || extent > 1000000) return -1;
+    if (end == text || extent < 1 || extent > MAX_SIZE) return -1;
     tensor->shape[tensor->rank] = extent;
     elements *= extent;
     if (*end == '\0') {
@@ -85,15 +87,21 @@ static int has_shape(const RecordedTensor* tensor, int32_t rank, int64_t a, int6
          tensor->shape[1] == b && (rank < 3 || tensor->shape[2] == c);
 }
 
+static int is_size(int64_t value) { return value >= 1 && value <= MAX_SIZE; }
+
 /* What the rest of the program relies on. */
 static int check_layer(const char* folder, const RecordedLayer* layer) {
   const int64_t rows = layer->query.shape[0];
-  const int64_t width = recorded_attribute(layer, "num_heads") * layer->head_size;
+  const int64_t heads = recorded_attribute(layer, "num_heads");
   const int64_t kv_heads = recorded_attribute(layer, "kv_num_heads");
-  const int64_t kv_width = kv_heads * layer->head_size;
   char number[32];
   snprintf(number, sizeof number, "%lld", (long long)layer->number);
-  if (width < 1 || kv_width < 1 || layer->head_size % 2 != 0 || !(layer->rope_base > 0) ||
+  if (!is_size(heads) || !is_size(kv_heads) || !is_size(layer->head_size)) {
+    return complain(folder, "num_heads, kv_num_heads and head_size must be given in layer", number);
+  }
+  const int64_t width = heads * layer->head_size;
+  const int64_t kv_width = kv_heads * layer->head_size;
+  if (layer->head_size % 2 != 0 || !(layer->rope_base > 0) ||
       !has_shape(&layer->query, 2, rows, width, 0) ||
       !has_shape(&layer->key, 2, rows, kv_width, 0) ||
       !has_shape(&layer->value, 2, rows, kv_width, 0) ||
