@@ -1,6 +1,5 @@
 // The worker of "simd-prefill", compiled once a SIMD level.
 #include "cpu/attention_prefill.h"
-#include "cpu/row_transform.h"
 #include "cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -8,6 +7,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 //
+#include "cpu/simd_io-inl.h"
 #include "cpu/simd_load-inl.h"
 #include "cpu/simd_pack-inl.h"
 #include "cpu/simd_scores-inl.h"
@@ -24,7 +24,7 @@ class PrefillItem {
 
  public:
   PrefillItem(const PrefillJob& job, const PrefillScratch& scratch, int64_t item)
-      : job_(job), p_(*job.problem), spec_(p_.spec), geo_(job.geometry), s_(scratch) {
+      : p_(*job.problem), spec_(p_.spec), geo_(job.geometry), s_(scratch) {
     const int64_t heads = p_.batch * spec_.kv_heads;
     // Later query blocks see more keys: they go first, so that threads end together.
     const int64_t block = job.blocks - 1 - item / heads;
@@ -35,6 +35,7 @@ class PrefillItem {
     rows_ = static_cast<int>(
         std::min<int64_t>(job.item_rows, p_.query_rows * group_ - first_row_));
     lengths_ = job.rows[static_cast<size_t>(batch_)];
+    plain_ = spec_.softcap == 0 && spec_.mask == MaskKind::kNone;
   }
 
   void run() {
@@ -55,11 +56,7 @@ class PrefillItem {
   }
 
  private:
-  struct Place {  // of a row in the problem
-    int64_t query;  // row along S
-    int64_t head;
-  };
-  Place place(int row) const {
+  RowPlace place(int row) const {
     const int64_t r = first_row_ + row;
     return {r / group_, kv_head_ * group_ + r % group_};
   }
@@ -83,26 +80,15 @@ class PrefillItem {
   // Query rows, scaled, in groups of kTileRows side by side; rows that see nothing are zeros.
   void load_queries() {
     const int depth = spec_.head_size;
-    const float scale = static_cast<float>(spec_.scale);
-    const Raw* base = static_cast<const Raw*>(p_.query.data) + batch_ * p_.query.batch;
     const int padded = static_cast<int>(round_up(rows_, kTileRows));
     for (int r = 0; r < padded; ++r) {
       float* to = s_.query + (r / kTileRows) * kTileRows * depth + r % kTileRows;
       if (r >= rows_ || s_.ranges[r].empty()) {
         for (int k = 0; k < depth; ++k) to[k * kTileRows] = 0.0f;
-        continue;
-      }
-      const Place at = place(r);
-      const Raw* from = base + at.head * p_.query.head + at.query * p_.query.row;
-      if (spec_.query_transform.any()) {
-        transform_row(spec_.query_transform, p_.query_transform, spec_.type, from, 1, depth,
-                      batch_, at.query, lengths_.query_start + at.query, s_.row);
       } else {
-        for (int k = 0; k < depth; k += kLanes) {
-          hn::Store(load_upto(E{}, kF, from + k, depth - k), kF, s_.row + k);
-        }
+        load_query_row(E{}, p_, lengths_, batch_, place(r), s_.row);
+        for (int k = 0; k < depth; ++k) to[k * kTileRows] = s_.row[k];
       }
-      for (int k = 0; k < depth; ++k) to[k * kTileRows] = s_.row[k] * scale;
     }
   }
 
@@ -134,10 +120,7 @@ class PrefillItem {
       if (key >= end) {
         std::memset(s_.row, 0, sizeof(float) * static_cast<size_t>(depth));
       } else if (key < keys.split) {
-        const Raw* from = reinterpret_cast<const Raw*>(keys.row(key));
-        for (int k = 0; k < depth; k += kLanes) {
-          hn::Store(load_upto(E{}, kF, from + k, depth - k), kF, s_.row + k);
-        }
+        widen_row(E{}, reinterpret_cast<const Raw*>(keys.row(key)), depth, s_.row);
       } else {
         transform_row(spec_.key_transform, p_.key_transform, spec_.type, keys.row(key), 1, depth,
                       batch_, key - keys.split, key, s_.row);
@@ -177,44 +160,27 @@ class PrefillItem {
 
   // Scores of columns [first, end) of the block become weights.
   void weigh_row(int band, int r, int64_t begin, int first, int end) {
-    float* s = s_.scores + r * kScoreStride;
-    const KeyRange& range = s_.ranges[band + r];
-    const int from = static_cast<int>(std::clamp<int64_t>(range.begin - begin, first, end));
-    const int to = static_cast<int>(std::clamp<int64_t>(range.end - begin, from, end));
-    if (spec_.softcap != 0) cap_scores(s + first, end - first, static_cast<float>(spec_.softcap));
-    if (spec_.mask != MaskKind::kNone && to > from) {
-      const Place at = place(band + r);
-      apply_mask_row(p_,
-                     batch_ * p_.mask_batch + at.head * p_.mask_head + at.query * p_.mask_row,
-                     begin + from, s + from, to - from);
+    float* s = s_.scores + r * kScoreStride + first;
+    const KeyRange& seen = s_.ranges[band + r];
+    const int n = end - first;
+    if (plain_ && seen.begin <= begin + first && seen.end >= begin + end) {
+      // Every key is visible as it is.
+    } else {
+      prepare_scores(p_, batch_, place(band + r), seen, begin + first, s, n);
     }
-    for (int c = first; c < from; ++c) s[c] = kHidden;
-    for (int c = to; c < end; ++c) s[c] = kHidden;
     RowState state{s_.row_max[band + r], s_.row_sum[band + r]};
-    s_.factors[r] = softmax_row(s + first, end - first, state);
+    s_.factors[r] = softmax_row(s, n, state);
     s_.row_max[band + r] = state.max;
     s_.row_sum[band + r] = state.sum;
   }
 
   void finish() {
-    Raw* base = static_cast<Raw*>(p_.output.data) + batch_ * p_.output.batch;
-    const bool has_sink = spec_.sink != Sink::kNone;
     for (int r = 0; r < rows_; ++r) {
-      const Place at = place(r);
-      const RowState state{s_.row_max[r], s_.row_sum[r]};
-      const RowEnd end = finish_row(state, has_sink, has_sink ? sink_of(p_, at.head) : 0.0f);
-      write_row(E{}, end, s_.output + static_cast<int64_t>(r) * geo_.v_channels,
-                spec_.v_head_size, base + at.head * p_.output.head + at.query * p_.output.row);
-      if (spec_.log_sum_exp) {
-        static_cast<float*>(p_.log_sum_exp.data)[batch_ * p_.log_sum_exp.batch +
-                                                 at.head * p_.log_sum_exp.head +
-                                                 at.query * p_.log_sum_exp.row] =
-            end.log_sum_exp;
-      }
+      write_result(E{}, p_, batch_, place(r), RowState{s_.row_max[r], s_.row_sum[r]},
+                   s_.output + static_cast<int64_t>(r) * geo_.v_channels);
     }
   }
 
-  const PrefillJob& job_;
   const AttentionProblem& p_;
   const AttentionSpec& spec_;
   const PrefillGeometry& geo_;
@@ -222,6 +188,7 @@ class PrefillItem {
   RowLengths lengths_;
   int64_t batch_, kv_head_, group_, first_row_;
   int rows_;
+  bool plain_;  // neither cap nor mask
 };
 
 template <class E>

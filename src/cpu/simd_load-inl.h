@@ -121,12 +121,6 @@ HWY_INLINE void store_upto(E e, VF v, typename E::Raw* p, int64_t n) {
   std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(buffer[0]));
 }
 
-// Writes n zeros.
-template <class E>
-HWY_INLINE void store_zeros(typename E::Raw* p, int64_t n) {
-  std::memset(p, 0, static_cast<size_t>(n) * sizeof(*p));
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace attn::cpu
 HWY_AFTER_NAMESPACE();

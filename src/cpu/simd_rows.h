@@ -82,6 +82,12 @@ inline KeyRange visible_keys(const AttentionProblem& p, const RowLengths& length
   return range;
 }
 
+// Which query row of the problem a row of a group is.
+struct RowPlace {
+  int64_t query;  // along S
+  int64_t head;
+};
+
 inline KeyRange hull(const KeyRange& a, const KeyRange& b) {
   if (a.empty()) return b;
   if (b.empty()) return a;

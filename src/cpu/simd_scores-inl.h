@@ -12,6 +12,7 @@
 #include "core/problem.h"
 #include "cpu/simd_load-inl.h"
 #include "cpu/simd_math-inl.h"
+#include "cpu/simd_rows.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -68,6 +69,21 @@ HWY_INLINE void apply_mask_row(const AttentionProblem& p, int64_t row_offset, in
   }
 }
 
+// Cap, mask and hiding of one row's scores: s[0, n) are the keys from `first` on. n is a multiple of
+// kLanes; s is aligned, and what the row may not see becomes kHidden.
+HWY_INLINE void prepare_scores(const AttentionProblem& p, int64_t batch, const RowPlace& at,
+                               const KeyRange& seen, int64_t first, float* s, int n) {
+  const int from = static_cast<int>(std::clamp<int64_t>(seen.begin - first, 0, n));
+  const int to = static_cast<int>(std::clamp<int64_t>(seen.end - first, from, n));
+  if (p.spec.softcap != 0) cap_scores(s, n, static_cast<float>(p.spec.softcap));
+  if (p.spec.mask != MaskKind::kNone && to > from) {
+    const int64_t row = batch * p.mask_batch + at.head * p.mask_head + at.query * p.mask_row;
+    apply_mask_row(p, row, first + from, s + from, to - from);
+  }
+  for (int c = 0; c < from; ++c) s[c] = kHidden;
+  for (int c = to; c < n; ++c) s[c] = kHidden;
+}
+
 // The state of one row's online softmax.
 struct RowState {
   float max;  // largest score so far, -infinity before the first visible key
@@ -106,43 +122,23 @@ HWY_INLINE float softmax_row(float* s, int n, RowState& state) {
 struct RowEnd {
   float numerator;  // factor of the weighted values
   float denominator;
-  float log_sum_exp;
-  bool empty;  // nothing was visible: the output is zero
+  float log_sum_exp;  // without the sink
+  bool empty;         // nothing was visible: the output is zero
 };
 
-// `sink` takes part in the denominator when `has_sink`.
-HWY_INLINE RowEnd finish_row(const RowState& state, bool has_sink, float sink) {
+HWY_INLINE RowEnd finish_row(const AttentionProblem& p, int64_t head, const RowState& state) {
   RowEnd end{1.0f, state.sum, kHidden, state.sum == 0.0f};
   if (end.empty) return end;
   end.log_sum_exp = state.max + std::log(state.sum);
-  if (has_sink) {
+  if (p.spec.sink != Sink::kNone) {
+    const float sink = p.spec.sink == Sink::kPerHead
+                           ? load_float(p.sink, head * p.sink_stride, p.spec.type)
+                           : 0.0f;
     const float top = sink > state.max ? sink : state.max;
     end.numerator = std::exp(state.max - top);
     end.denominator = state.sum * end.numerator + std::exp(sink - top);
   }
   return end;
-}
-
-// Writes one output row from its sums, and its log-sum-exp where asked for.
-template <class E>
-HWY_INLINE void write_row(E e, const RowEnd& end, const float* sums, int channels,
-                          typename E::Raw* out) {
-  if (end.empty) {
-    store_zeros<E>(out, channels);
-    return;
-  }
-  const VF numerator = hn::Set(kF, end.numerator);
-  const VF denominator = hn::Set(kF, end.denominator);
-  for (int c = 0; c < channels; c += kLanes) {
-    const VF value = hn::Div(hn::Mul(hn::Load(kF, sums + c), numerator), denominator);
-    store_upto(e, value, out + c, channels - c);
-  }
-}
-
-// The sink of a head as a score.
-HWY_INLINE float sink_of(const AttentionProblem& p, int64_t head) {
-  if (p.spec.sink != Sink::kPerHead) return 0.0f;
-  return load_float(p.sink, head * p.sink_stride, p.spec.type);
 }
 
 }  // namespace HWY_NAMESPACE

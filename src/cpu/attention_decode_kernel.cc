@@ -1,0 +1,269 @@
+// The worker of "simd-decode", compiled once a SIMD level.
+#include "cpu/attention_decode.h"
+#include "cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/attention_decode_kernel.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+//
+#include "cpu/simd_dot-inl.h"
+#include "cpu/simd_io-inl.h"
+#include "cpu/simd_load-inl.h"
+#include "cpu/simd_scores-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::cpu {
+namespace HWY_NAMESPACE {
+
+// What one thread knows of the item that it works on. E is the element type of Q, K, V and output.
+template <class E>
+class DecodeItem {
+  using Raw = typename E::Raw;
+
+ public:
+  DecodeItem(const DecodeJob& job, const DecodeScratch& scratch)
+      : p_(*job.problem), spec_(p_.spec), job_(job), geo_(job.geometry), s_(scratch) {
+    plain_ = spec_.softcap == 0 && spec_.mask == MaskKind::kNone;
+    group_ = spec_.q_heads / spec_.kv_heads;
+  }
+
+  // Turns to an item: what its rows see, its queries. Does nothing if it is there already.
+  void enter(int64_t item) {
+    if (item == item_) return;
+    item_ = item;
+    batch_ = item / spec_.kv_heads;
+    kv_head_ = item % spec_.kv_heads;
+    lengths_ = job_.rows[static_cast<size_t>(batch_)];
+    KeyRange seen;
+    for (int r = 0; r < geo_.rows; ++r) {
+      s_.ranges[r] =
+          lengths_.live ? visible_keys(p_, lengths_, place(r).query) : KeyRange{};
+      seen = hull(seen, s_.ranges[r]);
+    }
+    seen_ = seen;
+    cut_ = cut_spans(seen);
+    if (seen.empty()) return;
+    keys_ = key_rows(p_, lengths_.past, batch_, kv_head_);
+    values_ = value_rows(p_, lengths_.past, batch_, kv_head_);
+    for (int r = 0; r < geo_.rows; ++r) {
+      float* row = s_.query + static_cast<int64_t>(r) * geo_.depth;
+      if (s_.ranges[r].empty()) {
+        std::memset(row, 0, sizeof(float) * static_cast<size_t>(geo_.depth));
+      } else {
+        load_query_row(E{}, p_, lengths_, batch_, place(r), row);
+      }
+    }
+  }
+
+  int64_t spans() const { return cut_.count(); }
+
+  void clear(const DecodeSums& sums) const {
+    for (int r = 0; r < geo_.rows; ++r) {
+      sums.max[r] = kHidden;
+      sums.sum[r] = 0.0f;
+    }
+    std::memset(sums.output, 0,
+                sizeof(float) * static_cast<size_t>(geo_.rows) *
+                    static_cast<size_t>(geo_.v_channels));
+  }
+
+  // The sums of one span, from nothing.
+  void run_span(int64_t span, const DecodeSums& sums) {
+    clear(sums);
+    const int64_t begin = cut_.begin + span * cut_.span;
+    const int64_t end = std::min(begin + cut_.span, cut_.end);
+    for (int64_t at = begin; at < end; at += kDecodeBlock) {
+      run_block({std::max(at, seen_.begin), std::min(at + kDecodeBlock, end)}, sums);
+    }
+  }
+
+  // total += sums
+  void merge(const DecodeSums& sums, const DecodeSums& total) const {
+    for (int r = 0; r < geo_.rows; ++r) {
+      const float max = std::max(total.max[r], sums.max[r]);
+      const float reference = max == kHidden ? 0.0f : max;
+      const float old_factor = exp_one(total.max[r] - reference);
+      const float new_factor = exp_one(sums.max[r] - reference);
+      total.max[r] = max;
+      total.sum[r] = total.sum[r] * old_factor + sums.sum[r] * new_factor;
+      float* to = total.output + static_cast<int64_t>(r) * geo_.v_channels;
+      const float* from = sums.output + static_cast<int64_t>(r) * geo_.v_channels;
+      const VF old_weight = hn::Set(kF, old_factor), new_weight = hn::Set(kF, new_factor);
+      for (int c = 0; c < geo_.v_channels; c += kLanes) {
+        const VF old_part = hn::Mul(hn::Load(kF, to + c), old_weight);
+        hn::Store(hn::MulAdd(hn::Load(kF, from + c), new_weight, old_part), kF, to + c);
+      }
+    }
+  }
+
+  void write(const DecodeSums& total) const {
+    for (int r = 0; r < geo_.rows; ++r) {
+      write_result(E{}, p_, batch_, place(r), RowState{total.max[r], total.sum[r]},
+                   total.output + static_cast<int64_t>(r) * geo_.v_channels);
+    }
+  }
+
+ private:
+  RowPlace place(int row) const { return {row / group_, kv_head_ * group_ + row % group_}; }
+
+  static float exp_one(float x) { return hn::GetLane(exp_float(hn::Set(kF, x))); }
+
+  void run_block(const KeyRange& block, const DecodeSums& sums) {
+    const int n = static_cast<int>(block.end - block.begin);
+    const Raw* row[kDecodeBlock + 4];
+    for (int j = 0; j < n; ++j) {
+      row[j] = reinterpret_cast<const Raw*>(keys_.row(block.begin + j));
+    }
+    for (int j = n; j % 4 != 0; ++j) row[j] = row[n - 1];
+    for (int r = 0; r < geo_.rows; r += 4) score_rows(r, row, n);
+    const int padded = static_cast<int>(round_up(n, std::max(kLanes, 4)));
+    for (int r = 0; r < geo_.rows; ++r) {
+      float* s = s_.scores + r * kDecodeBlock;
+      const KeyRange& seen = s_.ranges[r];
+      if (!plain_ || padded != n || seen.begin > block.begin || seen.end < block.end) {
+        const KeyRange visible{seen.begin, std::min(seen.end, block.end)};
+        prepare_scores(p_, batch_, place(r), visible, block.begin, s, padded);
+      }
+      RowState state{sums.max[r], sums.sum[r]};
+      s_.factors[r] = softmax_row(s, padded, state);
+      sums.max[r] = state.max;
+      sums.sum[r] = state.sum;
+    }
+    for (int j = 0; j < n; ++j) {
+      row[j] = reinterpret_cast<const Raw*>(values_.row(block.begin + j));
+    }
+    for (int r = 0; r < geo_.rows; r += 4) add_rows(r, row, n, sums);
+  }
+
+  // Scores of up to four rows from r on.
+  void score_rows(int r, const Raw* const* row, int n) {
+    const float* q = s_.query + static_cast<int64_t>(r) * geo_.depth;
+    float* s = s_.scores + r * kDecodeBlock;
+    for (int j = 0; j < n; j += 4) {
+      switch (std::min(4, geo_.rows - r)) {
+        case 1:
+          score_four_keys<1>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+          break;
+        case 2:
+          score_four_keys<2>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+          break;
+        case 3:
+          score_four_keys<3>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+          break;
+        default:
+          score_four_keys<4>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+      }
+    }
+  }
+
+  // Weighted values of up to four rows from r on.
+  void add_rows(int r, const Raw* const* row, int n, const DecodeSums& sums) {
+    const float* w = s_.scores + r * kDecodeBlock;
+    float* out = sums.output + static_cast<int64_t>(r) * geo_.v_channels;
+    const float* f = s_.factors + r;
+    const int channels = spec_.v_head_size;
+    switch (std::min(4, geo_.rows - r)) {
+      case 1:
+        return add_values<1>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+      case 2:
+        return add_values<2>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+      case 3:
+        return add_values<3>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+      default:
+        return add_values<4>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+    }
+  }
+
+  const AttentionProblem& p_;
+  const AttentionSpec& spec_;
+  const DecodeJob& job_;
+  const DecodeGeometry& geo_;
+  const DecodeScratch& s_;
+  RowLengths lengths_;
+  KvRows keys_, values_;
+  KeyRange seen_;
+  SpanCut cut_;
+  int64_t item_ = -1, batch_ = 0, kv_head_ = 0, group_ = 1;
+  bool plain_;  // neither cap nor mask
+};
+
+// A whole item: its spans one after the other.
+template <class E>
+void run_item(DecodeItem<E>& item, const DecodeScratch& scratch) {
+  const int64_t spans = item.spans();
+  if (spans <= 1) {
+    if (spans == 1) {
+      item.run_span(0, scratch.total);
+    } else {
+      item.clear(scratch.total);
+    }
+  } else {
+    item.run_span(0, scratch.total);
+    for (int64_t span = 1; span < spans; ++span) {
+      item.run_span(span, scratch.span);
+      item.merge(scratch.span, scratch.total);
+    }
+  }
+  item.write(scratch.total);
+}
+
+// One span of a split item; whoever finishes an item's last span merges and writes.
+template <class E>
+void run_unit(DecodeJob& job, DecodeItem<E>& item, int64_t index, int64_t span,
+              const DecodeScratch& scratch) {
+  const auto kept = [&](int64_t s) {
+    DecodeSums sums;
+    lay_out(job.geometry, job.kept + static_cast<size_t>(index * job.max_spans + s) * job.kept_stride,
+            &sums);
+    return sums;
+  };
+  const int64_t spans = std::max<int64_t>(1, item.spans());
+  if (span >= spans) return;
+  if (spans == 1) return run_item(item, scratch);
+  item.run_span(span, kept(span));
+  const int32_t done = job.open_spans[index].fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (done < spans) return;
+  const DecodeSums total = kept(0);
+  for (int64_t s = 1; s < spans; ++s) item.merge(kept(s), total);
+  item.write(total);
+}
+
+template <class E>
+void work(DecodeJob& job, int slot) {
+  DecodeScratch scratch;
+  lay_out(job.geometry, job.scratch + static_cast<size_t>(slot) * job.scratch_stride, &scratch);
+  DecodeItem<E> item(job, scratch);
+  for (;;) {
+    const int64_t unit = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (unit >= job.units) return;
+    if (job.max_spans == 0) {
+      item.enter(unit);
+      run_item(item, scratch);
+    } else {
+      item.enter(unit / job.max_spans);
+      run_unit(job, item, unit / job.max_spans, unit % job.max_spans, scratch);
+    }
+  }
+}
+
+extern const DecodeKernels kDecode;
+const DecodeKernels kDecode = {work<F32>, work<F16>, work<BF16>};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attn::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attn::cpu {
+
+const DecodeKernels* decode_kernels(SimdLevel level) {
+  switch (level) {
+    ATTN_SIMD_TABLE_CASES(kDecode)
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace attn::cpu
+#endif  // HWY_ONCE

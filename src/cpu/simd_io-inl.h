@@ -1,0 +1,76 @@
+// How query rows come in and output rows go out, for one target.
+#if defined(ATTN_SIMD_IO_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTN_SIMD_IO_INL_H_
+#undef ATTN_SIMD_IO_INL_H_
+#else
+#define ATTN_SIMD_IO_INL_H_
+#endif
+
+#include "core/problem.h"
+#include "cpu/row_transform.h"
+#include "cpu/simd_load-inl.h"
+#include "cpu/simd_rows.h"
+#include "cpu/simd_scores-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::cpu {
+namespace HWY_NAMESPACE {
+
+// Widens n elements to aligned floats; the vector that holds the last one is filled with zeros.
+template <class E>
+HWY_INLINE void widen_row(E e, const typename E::Raw* from, int n, float* to) {
+  for (int k = 0; k < n; k += kLanes) hn::Store(load_upto(e, kF, from + k, n - k), kF, to + k);
+}
+
+// One query row, transformed and scaled, with zeros up to a whole vector. `row` is aligned.
+template <class E>
+HWY_INLINE void load_query_row(E e, const AttentionProblem& p, const RowLengths& lengths,
+                               int64_t batch, const RowPlace& at, float* row) {
+  const int depth = p.spec.head_size;
+  const auto* from = static_cast<const typename E::Raw*>(p.query.data) + batch * p.query.batch +
+                     at.head * p.query.head + at.query * p.query.row;
+  if (p.spec.query_transform.any()) {
+    transform_row(p.spec.query_transform, p.query_transform, p.spec.type, from, 1, depth, batch,
+                  at.query, lengths.query_start + at.query, row);
+    for (int k = depth; k % kLanes != 0; ++k) row[k] = 0.0f;
+  } else {
+    widen_row(e, from, depth, row);
+  }
+  const VF scale = hn::Set(kF, static_cast<float>(p.spec.scale));
+  for (int k = 0; k < depth; k += kLanes) {
+    hn::Store(hn::Mul(hn::Load(kF, row + k), scale), kF, row + k);
+  }
+}
+
+// Writes the output row (and log-sum-exp) of a finished row from its aligned sums, which are padded
+// to whole vectors. A row that saw nothing becomes zeros, whatever its sums hold.
+template <class E>
+HWY_INLINE void write_result(E e, const AttentionProblem& p, int64_t batch, const RowPlace& at,
+                             const RowState& state, const float* sums) {
+  auto* out = static_cast<typename E::Raw*>(p.output.data) + batch * p.output.batch +
+              at.head * p.output.head + at.query * p.output.row;
+  const int channels = p.spec.v_head_size;
+  const RowEnd end = finish_row(p, at.head, state);
+  if (p.spec.log_sum_exp) {
+    static_cast<float*>(p.log_sum_exp.data)[batch * p.log_sum_exp.batch +
+                                            at.head * p.log_sum_exp.head +
+                                            at.query * p.log_sum_exp.row] = end.log_sum_exp;
+  }
+  if (end.empty) {
+    std::memset(out, 0, static_cast<size_t>(channels) * sizeof(*out));
+    return;
+  }
+  const VF numerator = hn::Set(kF, end.numerator);
+  const VF denominator = hn::Set(kF, end.denominator);
+  for (int c = 0; c < channels; c += kLanes) {
+    const VF value = hn::Div(hn::Mul(hn::Load(kF, sums + c), numerator), denominator);
+    store_upto(e, value, out + c, channels - c);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attn::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
