@@ -1,0 +1,81 @@
+"""An op's tensors tied to a session."""
+
+import json
+from typing import Any, Mapping, Optional
+
+from . import native
+from ._plan import PlanInfo, execute_desc, fill_prepare_desc, plan_info, whole_text
+from ._tensors import Arguments
+from .errors import InvalidArgument
+
+
+class Binding:
+    """The caller's memory bound to an op, to be executed again and again. Threads: one at a time.
+
+    Made by Op.bind. It keeps the bound arrays alive. A context manager: leaving it lets go of them.
+    """
+
+    def __init__(self, op, session, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        self.op = op
+        self.session = session
+        self._kept: dict = {}
+        self._handle = native.attn_binding_create(op.handle, session.handle)
+        ins, outs = op.input_arguments(inputs), op.output_arguments(outputs)
+        native.attn_binding_set_tensors(self._handle, ins.native, outs.native)
+        self._kept["all"] = (ins, outs)
+
+    def __enter__(self) -> "Binding":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the library's object and of the arrays."""
+        self._handle = None
+        self._kept.clear()
+
+    @property
+    def _open_handle(self):
+        if self._handle is None:
+            raise InvalidArgument("the binding is closed")
+        return self._handle
+
+    def _set(self, bind, kind: str, info, value) -> None:
+        if value is None:
+            bind(self._open_handle, info.slot, None)
+            self._kept.pop((kind, info.slot), None)
+            return
+        arguments = Arguments()
+        arguments.add(info, value)
+        bind(self._open_handle, info.slot, arguments.native.tensor(0))
+        self._kept[kind, info.slot] = arguments
+
+    def set_input(self, name: str, value) -> None:
+        """Binds another tensor to an input; None unbinds."""
+        self._set(native.attn_binding_set_input, "in", self.op.input_info(name), value)
+
+    def set_output(self, name: str, value) -> None:
+        """Binds another tensor to an output; None unbinds."""
+        self._set(native.attn_binding_set_output, "out", self.op.output_info(name), value)
+
+    def prepare(self, **options) -> None:
+        """Finds or makes the plan for what is bound; options as Op.prepare's."""
+        desc = native.attn_prepare_desc()
+        fill_prepare_desc(desc, **options)
+        native.attn_binding_prepare(self._open_handle, desc)
+
+    def execute(self, stream: Optional[int] = None, workspace=None, prepare: bool = False,
+                bake_host_values: bool = False) -> None:
+        """Runs what is bound. Raises NotPrepared without a fitting plan, unless `prepare` asks for
+        one to be made. Other threads of Python run meanwhile."""
+        native.attn_binding_execute(
+            self._open_handle, execute_desc(stream, workspace, prepare, bake_host_values))
+
+    def capture_support(self) -> PlanInfo:
+        """Whether a stream capture can record execute, and what it would fix."""
+        return plan_info(native.attn_binding_capture_support, self._open_handle)
+
+    def describe(self) -> dict:
+        """What runs and why. Raises NotPrepared without a plan."""
+        return json.loads(whole_text(native.attn_binding_describe, self._open_handle))

@@ -1,0 +1,152 @@
+"""A device with its options, and orders of executions on it."""
+
+import contextlib
+from typing import NamedTuple, Optional
+
+from . import errors, native  # noqa: F401  (errors: so that native raises them)
+from ._op import Op
+from .errors import InvalidArgument
+
+_DEVICE_TYPES = {"cpu": native.ATTN_DEVICE_CPU, "cuda": native.ATTN_DEVICE_CUDA}
+
+
+class ContextInfo(NamedTuple):
+    """What a context runs on; texts that do not apply are empty."""
+
+    device_type: int
+    device_id: int
+    thread_count: int
+    device_name: str
+    architecture: str
+    simd_level: str
+    simd_levels: tuple[str, ...]
+    engines: tuple[str, ...]
+    driver_version: str
+    driver_path: str
+    nvrtc_version: str
+    nvrtc_path: str
+    cache_folder: str
+    uuid: str
+    pci_id: str
+
+
+class ContextStats(NamedTuple):
+    """Counters since the context was made, and what lives now."""
+
+    plans_created: int
+    plan_cache_hits: int
+    plans_live: int
+    ops_live: int
+    sessions_live: int
+    bindings_live: int
+    executions: int
+    scratch_allocations: int
+    scratch_bytes: int
+    kernel_compiles: int
+    disk_cache_hits: int
+    disk_cache_misses: int
+
+
+def _parse_device(device: str) -> tuple[int, int]:
+    kind, _, number = device.partition(":")
+    if kind not in _DEVICE_TYPES or (number and not number.isdecimal()):
+        raise InvalidArgument(f'device: expected "cpu", "cuda" or "cuda:N"; got {device!r}')
+    return _DEVICE_TYPES[kind], int(number or 0)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
+
+
+class Context:
+    """A device: "cpu", "cuda" or "cuda:N". Threads: any.
+
+    thread_count: threads of one execute on the CPU, 0 for all that the process may use.
+    simd_level: a name of info.simd_levels. engine: force an engine of info.engines for every plan.
+    What is given here wins over the environment.
+    """
+
+    def __init__(self, device: str = "cpu", *, thread_count: int = 0,
+                 simd_level: Optional[str] = None, engine: Optional[str] = None,
+                 native_context: Optional[int] = None, driver_path: Optional[str] = None,
+                 nvrtc_path: Optional[str] = None, cache_folder: Optional[str] = None,
+                 cache_limit_bytes: int = 0, disk_cache: bool = True,
+                 ignore_environment: bool = False) -> None:
+        desc = native.attn_context_desc()
+        desc.device_type, desc.device_id = _parse_device(device)
+        desc.flags = ((native.ATTN_CONTEXT_IGNORE_ENVIRONMENT if ignore_environment else 0)
+                      | (0 if disk_cache else native.ATTN_CONTEXT_NO_DISK_CACHE))
+        desc.thread_count = thread_count
+        desc.native_context = native_context
+        desc.cache_limit_bytes = cache_limit_bytes
+        for name, text in (("simd_level", simd_level), ("engine", engine),
+                           ("driver_path", driver_path), ("nvrtc_path", nvrtc_path),
+                           ("cache_folder", cache_folder)):
+            if text is not None:
+                setattr(desc, name, text)
+        self.handle = native.attn_context_create(desc)
+        self._idle_sessions: list[Session] = []
+
+    def op(self, domain: str, type: str, /, version: int = 1, label: Optional[str] = None,
+           **attributes) -> Op:
+        """An operator with its attributes, checked once. label: the node's name for messages."""
+        return Op(self, domain, type, version, label, attributes)
+
+    def session(self, label: Optional[str] = None) -> "Session":
+        """A new order of executions."""
+        return Session(self, label)
+
+    @contextlib.contextmanager
+    def borrowed_session(self):
+        """A session that nobody else uses meanwhile, from those that earlier calls left."""
+        try:
+            session = self._idle_sessions.pop()
+        except IndexError:
+            session = Session(self)
+        try:
+            yield session
+        finally:
+            self._idle_sessions.append(session)
+
+    @property
+    def info(self) -> ContextInfo:
+        """What the context runs on."""
+        info = native.attn_context_info()
+        native.attn_context_get_info(self.handle, info)
+        values = {name: getattr(info, name) for name in ContextInfo._fields}
+        values.update(simd_levels=_split(info.simd_levels), engines=_split(info.engines))
+        return ContextInfo(**values)
+
+    @property
+    def stats(self) -> ContextStats:
+        """Counters; each is exact, together they are no snapshot."""
+        stats = native.attn_context_stats()
+        native.attn_context_get_stats(self.handle, stats)
+        return ContextStats(*(getattr(stats, name) for name in ContextStats._fields))
+
+    def trim(self) -> None:
+        """Frees plans that nobody holds, idle sessions of calls, and idle scratch."""
+        self._idle_sessions.clear()
+        native.attn_context_trim(self.handle)
+
+
+class Session:
+    """One order of executions: faults and scratch. Threads: one at a time (else Busy)."""
+
+    def __init__(self, context: Context, label: Optional[str] = None) -> None:
+        desc = native.attn_session_desc()
+        if label is not None:
+            desc.label = label
+        self.context = context
+        self.handle = native.attn_session_create(context.handle, desc)
+
+    def poll_faults(self) -> tuple[int, str]:
+        """(bits, text) of the faults that reached the host so far; (0, "") without. The CPU has
+        none: its lengths are checked by execute."""
+        info = native.attn_fault_info()
+        native.attn_session_poll_faults(self.handle, info)
+        return info.bits, info.text
+
+    def clear_faults(self, stream: Optional[int] = None) -> None:
+        """Ends a poisoning, in the order of the stream."""
+        native.attn_session_clear_faults(self.handle, stream)

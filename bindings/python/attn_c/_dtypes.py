@@ -1,0 +1,54 @@
+"""Element types: names of the documentation, DLPack's (code, bits), and numpy's types."""
+
+import numpy as np
+
+from . import native
+from .errors import InvalidArgument, Unsupported
+
+CODES = {
+    "float32": (native.ATTN_DTYPE_FLOAT, 32),
+    "float16": (native.ATTN_DTYPE_FLOAT, 16),
+    "bfloat16": (native.ATTN_DTYPE_BFLOAT, 16),
+    "float64": (native.ATTN_DTYPE_FLOAT, 64),
+    "int8": (native.ATTN_DTYPE_INT, 8),
+    "int16": (native.ATTN_DTYPE_INT, 16),
+    "int32": (native.ATTN_DTYPE_INT, 32),
+    "int64": (native.ATTN_DTYPE_INT, 64),
+    "uint8": (native.ATTN_DTYPE_UINT, 8),
+    "bool": (native.ATTN_DTYPE_BOOL, 8),
+}
+_NAMES = {code: name for name, code in CODES.items()}
+
+
+def code_of(dtype) -> tuple[int, int]:
+    """(code, bits) of a name, a numpy type, or anything whose text ends in a name."""
+    if isinstance(dtype, str):
+        name = dtype
+    else:
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            name = str(dtype).rpartition(".")[2]  # torch.float16
+    if name not in CODES:
+        raise InvalidArgument(f"the element type {dtype!r} is unknown; there are "
+                              f"{', '.join(CODES)}")
+    return CODES[name]
+
+
+def name_of(code: int, bits: int) -> str:
+    """The name of DLPack's pair."""
+    try:
+        return _NAMES[code, bits]
+    except KeyError:
+        raise Unsupported(f"the element type with code {code} and {bits} bits has no name") from None
+
+
+def numpy_type(name: str) -> np.dtype:
+    """numpy's type of a name; bfloat16 is the package ml_dtypes'."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise Unsupported("bfloat16 in numpy needs the package ml_dtypes") from None
+    return np.dtype(ml_dtypes.bfloat16)

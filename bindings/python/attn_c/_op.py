@@ -1,0 +1,240 @@
+"""An operator with its attributes."""
+
+import collections
+import functools
+import numbers
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
+
+from . import native
+from ._binding import Binding
+from ._introspection import OperatorInfo, SlotInfo, find_operator
+from ._plan import Plan, execute_desc, fill_prepare_desc
+from ._tensors import Arguments, Family, TensorSpec, spec_of
+from .errors import InvalidArgument, Unsupported
+
+
+class Support(NamedTuple):
+    """The claim gate's answer; true where the op would run. `status` is what prepare would give."""
+
+    ok: bool
+    reason: str
+    capturable: bool
+    status: int
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def _add_attribute(attributes, name: str, value) -> None:
+    if isinstance(value, (str, bytes)):
+        attributes.add_string(name, value.decode() if isinstance(value, bytes) else value)
+    elif isinstance(value, numbers.Integral):
+        attributes.add_int(name, int(value))
+    elif isinstance(value, numbers.Real):
+        attributes.add_float(name, float(value))
+    elif isinstance(value, collections.abc.Iterable):
+        values = list(value)
+        if all(isinstance(item, numbers.Integral) for item in values):
+            attributes.add_ints(name, values)
+        elif all(isinstance(item, numbers.Real) for item in values):
+            attributes.add_floats(name, values)
+        else:
+            raise InvalidArgument(f"attribute {name}: expected numbers; got {value!r}")
+    else:
+        raise InvalidArgument(f"attribute {name}: expected an int, a float, a text or a sequence "
+                              f"of numbers; got {type(value).__name__}")
+
+
+@functools.lru_cache(maxsize=64)
+def _results_type(type_name: str, names: tuple[str, ...]):
+    return collections.namedtuple(f"{type_name}Outputs", names)
+
+
+class Op:
+    """An operator of a context, immutable. Threads: any. Made by Context.op.
+
+    Inputs and outputs go by the standard's names; `info` lists them. None means absent.
+    """
+
+    def __init__(self, context, domain: str, type: str, version: int, label: Optional[str],
+                 attributes: Mapping[str, Any]) -> None:
+        kept = native.AttributeList()
+        for name, value in attributes.items():
+            _add_attribute(kept, name, value)
+        desc = native.attn_op_desc()
+        desc.domain, desc.type, desc.version = domain, type, version
+        if label is not None:
+            desc.label = label
+        desc.set_attributes(kept)
+        self.context = context
+        self.handle = native.attn_op_create(context.handle, desc)
+        self.info: OperatorInfo = find_operator(domain, type, version)
+        self._inputs = {info.name: info for info in self.info.inputs}
+        self._outputs = {info.name: info for info in self.info.outputs}
+
+    # ---- names ----------------------------------------------------------------------------------
+
+    def _find(self, slots: Mapping[str, SlotInfo], kind: str, name: str) -> SlotInfo:
+        try:
+            return slots[name]
+        except KeyError:
+            raise InvalidArgument(f"{self.info.type} has no {kind} {name!r}; there are "
+                                  f"{', '.join(slots)}") from None
+
+    def input_info(self, name: str) -> SlotInfo:
+        """The input of that name."""
+        return self._find(self._inputs, "input", name)
+
+    def output_info(self, name: str) -> SlotInfo:
+        """The output of that name."""
+        return self._find(self._outputs, "output", name)
+
+    def input_arguments(self, inputs: Mapping[str, Any], stream=None) -> Arguments:
+        """The inputs as the library takes them; arrays or TensorSpecs."""
+        arguments = Arguments()
+        for name, value in inputs.items():
+            info = self.input_info(name)
+            if value is not None:
+                arguments.add_spec(info, value, stream)
+        return arguments
+
+    def output_arguments(self, outputs: Union[Mapping[str, Any], Sequence[str]],
+                         stream=None) -> Arguments:
+        """The outputs as the library takes them; names alone where their shape follows."""
+        arguments = Arguments()
+        pairs = outputs.items() if isinstance(outputs, Mapping) else ((n, None) for n in outputs)
+        for name, value in pairs:
+            info = self.output_info(name)
+            if value is None:
+                arguments.native.add_name(info.slot)
+            else:
+                arguments.add_spec(info, value, stream)
+        return arguments
+
+    def _add_aliases(self, outs: Arguments, aliases: Optional[Mapping[str, str]]) -> None:
+        for output, source in (aliases or {}).items():
+            outs.native.add_alias(self.input_info(source).slot, self.output_info(output).slot)
+
+    def _required_outputs(self) -> list[str]:
+        return [info.name for info in self.info.outputs if not info.optional]
+
+    # ---- questions ------------------------------------------------------------------------------
+
+    def query(self, *, outputs: Union[Mapping[str, Any], Sequence[str], None] = None,
+              aliases: Optional[Mapping[str, str]] = None, engine: Optional[str] = None,
+              **inputs) -> Support:
+        """Would the op run with this? No data is touched.
+
+        inputs: (type, shape) pairs, TensorSpecs or arrays. outputs: names, or a mapping to the same;
+        without it those that are not optional, and those of aliases. aliases: {output: input}.
+        """
+        if outputs is None:
+            outputs = list(dict.fromkeys([*self._required_outputs(), *(aliases or {})]))
+        ins, outs = self.input_arguments(inputs), self.output_arguments(outputs)
+        self._add_aliases(outs, aliases)
+        desc = native.attn_query_desc()
+        desc.set_arguments(ins.native, outs.native)
+        if engine is not None:
+            desc.engine = engine
+        support = native.attn_support()
+        native.attn_op_query(self.handle, desc, support)
+        return Support(bool(support.supported), support.reason,
+                       bool(support.capture_flags & native.ATTN_CAPTURE_SUPPORTED), support.status)
+
+    def infer(self, output: str, /, **inputs) -> TensorSpec:
+        """Type and shape of an output for these inputs; -1 where a size depends on a value that is
+        not there."""
+        return self._infer(self.input_arguments(inputs), self.output_info(output))[0]
+
+    def _infer(self, ins: Arguments, info: SlotInfo) -> tuple[TensorSpec, bool]:
+        tensor = native.attn_tensor()
+        depends = native.attn_op_infer_output(self.handle, ins.native, info.slot, tensor)
+        return spec_of(tensor), bool(depends)
+
+    def _default_outputs(self, ins: Arguments) -> list[str]:
+        """What the op can give for these inputs, extensions left out."""
+        names = []
+        for info in self.info.outputs:
+            if info.slot >= native.ATTN_SLOT_EXTENSION:
+                continue
+            try:
+                self._infer(ins, info)
+            except (InvalidArgument, Unsupported):
+                if not info.optional:
+                    raise
+                continue
+            names.append(info.name)
+        return names
+
+    # ---- work -----------------------------------------------------------------------------------
+
+    def prepare(self, inputs: Mapping[str, Any],
+                outputs: Union[Mapping[str, Any], Sequence[str], None] = None, *,
+                aliases: Optional[Mapping[str, str]] = None, engine: Optional[str] = None,
+                batch_invariant: bool = False, allow_tf32: bool = False,
+                check_on_host: bool = False, max_batch: int = 0, max_query_length: int = 0,
+                max_total_length: int = 0) -> Plan:
+        """Plans for tensors or specs; equal shape classes share one plan.
+
+        outputs: a mapping of tensors or specs, or names whose shapes follow. max_...: the range of
+        sizes that the plan serves, 0 for what the tensors have. batch_invariant: a sequence's
+        result does not depend on its batch.
+        """
+        ins = self.input_arguments(inputs)
+        names = self._default_outputs(ins) if outputs is None else outputs
+        wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
+        for name, value in wanted.items():
+            if value is None:
+                wanted[name] = self._infer(ins, self.output_info(name))[0]
+        outs = self.output_arguments(wanted)
+        self._add_aliases(outs, aliases)
+        return self._prepare(
+            ins, outs, engine=engine, batch_invariant=batch_invariant, allow_tf32=allow_tf32,
+            check_on_host=check_on_host, max_batch=max_batch, max_query_length=max_query_length,
+            max_total_length=max_total_length)
+
+    def _prepare(self, ins: Arguments, outs: Arguments, **options) -> Plan:
+        desc = native.attn_prepare_desc()
+        desc.set_arguments(ins.native, outs.native)
+        fill_prepare_desc(desc, **options)
+        return Plan(self, native.attn_op_prepare(self.handle, desc))
+
+    def bind(self, session=None, inputs: Optional[Mapping[str, Any]] = None,
+             outputs: Optional[Mapping[str, Any]] = None) -> Binding:
+        """Ties the caller's memory to a session (a new one without)."""
+        return Binding(self, session or self.context.session(), inputs or {}, outputs or {})
+
+    def __call__(self, *, outputs: Optional[Sequence[str]] = None,
+                 out: Optional[Mapping[str, Any]] = None, session=None,
+                 stream: Optional[int] = None, engine: Optional[str] = None, **inputs):
+        """Runs the op and gives a named tuple of outputs in the family of the first input.
+
+        outputs: the names wanted; without it all that the op can give. out: memory of the caller
+        for some of them, an input's own for work in place. Prepares by itself.
+        """
+        ins = self.input_arguments(inputs, stream)
+        given = dict(out or {})
+        if outputs is None:
+            names = self._default_outputs(ins)
+            names += [name for name in given if name not in names]
+        else:
+            names = list(dict.fromkeys([*outputs, *given]))
+        first = next((inputs[info.name] for info in self.info.inputs
+                      if inputs.get(info.name) is not None), None)
+        family = Family(first)
+        results = {}
+        for name in names:
+            results[name] = given[name] if name in given else self._make(ins, name, family)
+        outs = self.output_arguments(results, stream)
+        plan = self._prepare(ins, outs, engine=engine)
+        plan.run(ins, outs, session, execute_desc(stream))
+        values = [value if name in given else family.finish(value)
+                  for name, value in results.items()]
+        return _results_type(self.info.type, tuple(names))(*values)
+
+    def _make(self, ins: Arguments, name: str, family: Family):
+        spec, depends = self._infer(ins, self.output_info(name))
+        if depends:
+            raise InvalidArgument(f"{name}: its shape {tuple(spec.shape)} depends on a value on "
+                                  f"the device; give its memory with out=")
+        return family.empty(spec)

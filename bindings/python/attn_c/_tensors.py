@@ -1,0 +1,155 @@
+"""Tensors in and out: DLPack of any family in without a copy, results in the caller's family."""
+
+import sys
+from typing import Any, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from . import native
+from ._dtypes import code_of, name_of, numpy_type
+from ._introspection import SlotInfo
+from .errors import InvalidArgument
+
+_NO_STRIDES = (0,) * native.ATTN_MAX_RANK
+
+
+class TensorSpec(NamedTuple):
+    """Type, shape and place of a tensor without its data. -1 or None in the shape is any size;
+    the place is (device type, device id) as DLPack has it, None for the context's device."""
+
+    dtype: Any
+    shape: Sequence[Optional[int]]
+    device: Optional[tuple[int, int]] = None
+
+
+def _capsule(value, stream):
+    """The DLPack capsule of an object; old producers know no version and no read-only arrays."""
+    device_type, _ = value.__dlpack_device__()
+    keywords = {}
+    if device_type == native.ATTN_DEVICE_CUDA and stream is not None:
+        keywords["stream"] = stream  # the producer's work is to come before ours
+    try:
+        return value.__dlpack__(max_version=(1, 1), **keywords)
+    except TypeError:
+        return value.__dlpack__(**keywords)
+
+
+def _array_of_numbers(info: SlotInfo, value) -> np.ndarray:
+    """An int, or a sequence of ints, for a slot that takes one integer type."""
+    types = info.types
+    if len(types) == 1 and types[0].startswith(("int", "uint")):
+        array = np.asarray(value)
+        wanted = np.dtype(types[0])
+        if array.dtype.kind in "iu" or array.size == 0:
+            limits = np.iinfo(wanted)
+            if array.size and (array.min() < limits.min or array.max() > limits.max):
+                raise InvalidArgument(f"{info.name}: {value!r} does not fit {wanted.name}")
+            return array.astype(wanted)
+    raise InvalidArgument(
+        f"{info.name}: expected a tensor with DLPack of type {' or '.join(types)}; "
+        f"got {type(value).__name__}")
+
+
+class Arguments:
+    """The inputs or outputs of one call: descriptions for the library, and what keeps the memory.
+
+    `native` points into memory of the objects in `kept`: both live until the call, or the binding
+    that took them, has ended.
+    """
+
+    def __init__(self) -> None:
+        self.native = native.ArgumentList()
+        self.kept: list = []
+
+    def add(self, info: SlotInfo, value, stream=None) -> None:
+        """Adds an array, a tensor, or for integer slots plain numbers."""
+        if not hasattr(value, "__dlpack__"):
+            value = _array_of_numbers(info, value)
+        try:
+            if isinstance(value, np.ndarray) and value.dtype.kind == "V":
+                self._add_extension_type(info, value)
+                return
+            capsule = _capsule(value, stream)
+            self.native.add_capsule(info.slot, capsule)
+        except (BufferError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidArgument):
+                raise
+            raise InvalidArgument(f"{info.name}: {error}") from error
+        self.kept.append((value, capsule))
+
+    def _add_extension_type(self, info: SlotInfo, array: np.ndarray) -> None:
+        """A numpy array of a type that numpy cannot pass on by DLPack: bfloat16."""
+        code, bits = code_of(array.dtype)
+        size = array.itemsize
+        if any(stride % size for stride in array.strides):
+            raise InvalidArgument(f"{info.name}: the strides {array.strides} are no multiples of "
+                                  f"the element size {size}")
+        flags = 0 if array.flags.writeable else native.ATTN_TENSOR_READ_ONLY
+        if not self.native.add_memory(
+                info.slot, flags, native.ATTN_DEVICE_CPU, 0, code, bits, array.shape,
+                [stride // size for stride in array.strides],
+                array.__array_interface__["data"][0]):
+            raise InvalidArgument(f"{info.name}: rank {array.ndim} is beyond "
+                                  f"{native.ATTN_MAX_RANK}")
+        self.kept.append((array, None))
+
+    def add_spec(self, info: SlotInfo, value, stream=None) -> None:
+        """Adds a TensorSpec, a (type, shape) pair, or as add."""
+        if not isinstance(value, tuple) or len(value) not in (2, 3) or isinstance(value[0], int):
+            self.add(info, value, stream)
+            return
+        spec = TensorSpec(*value)
+        code, bits = code_of(spec.dtype)
+        device_type, device_id = spec.device or (0, 0)
+        shape = [-1 if size is None else size for size in spec.shape]
+        if not self.native.add_shape(info.slot, device_type, device_id, code, bits, shape):
+            raise InvalidArgument(f"{info.name}: rank {len(shape)} is beyond "
+                                  f"{native.ATTN_MAX_RANK}")
+
+
+def spec_of(tensor) -> TensorSpec:
+    """The type's name, shape and place of a tensor's description."""
+    return TensorSpec(name_of(tensor.dtype.code, tensor.dtype.bits),
+                      tuple(tensor.extent(axis) for axis in range(tensor.ndim)),
+                      (tensor.device_type, tensor.device_id))
+
+
+def memory_of(value) -> tuple[int, int]:
+    """(address, bytes) of a writable array without gaps, for scratch."""
+    arguments = Arguments()
+    info = SlotInfo("workspace", 0, False, ("uint8",), "(bytes)", 0, None)
+    arguments.add(info, value)
+    tensor = arguments.native.tensor(0)
+    elements = 1
+    for axis in reversed(range(tensor.ndim)):
+        if tensor.extent(axis) > 1 and tensor.stride(axis) != elements:
+            raise InvalidArgument("workspace: expected an array without gaps")
+        elements *= tensor.extent(axis)
+    if tensor.flags & native.ATTN_TENSOR_READ_ONLY:
+        raise InvalidArgument("workspace: the array is read-only")
+    return tensor.data + tensor.byte_offset, elements * tensor.dtype.bits // 8
+
+
+class Family:
+    """Makes outputs in the family of an input."""
+
+    def __init__(self, like) -> None:
+        self._like = like
+        self._module = None
+        root = type(like).__module__.partition(".")[0]
+        if not isinstance(like, np.ndarray) and hasattr(like, "__dlpack__"):
+            self._module = sys.modules.get(root)
+        self._is_torch = self._module is not None and root == "torch"
+
+    def empty(self, spec: TensorSpec):
+        """Memory for an output: of the family itself where it can be written to, else numpy's."""
+        if self._is_torch:
+            return self._module.empty(tuple(spec.shape), dtype=getattr(self._module, spec.dtype),
+                                      device=self._like.device)
+        return np.empty(tuple(spec.shape), numpy_type(spec.dtype))
+
+    def finish(self, array):
+        """What the caller gets of `empty`'s memory once it is filled."""
+        if self._module is None or self._is_torch:
+            return array
+        return self._module.from_dlpack(array)
