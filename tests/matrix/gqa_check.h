@@ -1,0 +1,23 @@
+// Compares what an engine left in memory with the reference, element by element.
+#pragma once
+
+#include <string>
+
+#include "matrix/gqa_case.h"
+
+namespace attn::matrix {
+
+// Measured errors, for the report.
+struct CheckNumbers {
+  double output_error = 0;  // relative, of the whole output
+  double worst_row = 0;
+};
+
+// Empty when everything is right; else what is wrong, one line a finding. Checks outputs, caches,
+// untouched memory, inputs and fences.
+std::string check_result(const GqaCase& c, CheckNumbers* numbers);
+
+// Empty when no byte of the case changed: what a refusal must leave behind.
+std::string check_untouched(const GqaCase& c);
+
+}  // namespace attn::matrix

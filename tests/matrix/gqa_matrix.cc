@@ -1,0 +1,200 @@
+#include "matrix/gqa_matrix.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <iomanip>
+#include <sstream>
+
+namespace attn::matrix {
+namespace {
+
+// What runs now, for the crash handler: plain memory that a signal handler may read.
+char g_running[512] = "nothing ran yet";
+struct sigaction g_previous[2];
+constexpr int kSignals[2] = {SIGSEGV, SIGBUS};
+
+void on_crash(int signal, siginfo_t*, void*) {
+  const char head[] = "\ncrashed while running: ";
+  ssize_t ignored = write(STDERR_FILENO, head, sizeof head - 1);
+  ignored = write(STDERR_FILENO, g_running, std::strlen(g_running));
+  ignored = write(STDERR_FILENO, "\n", 1);
+  (void)ignored;
+  // The instruction runs again and meets whoever was there before.
+  for (int i = 0; i < 2; ++i) {
+    if (kSignals[i] == signal) sigaction(signal, &g_previous[i], nullptr);
+  }
+}
+
+std::string reproduction(const GqaCase& c, const std::string& engine, const std::string& level) {
+  std::string line = "gqa_matrix --seed " + std::to_string(c.outline.seed) + " --count 1";
+  if (!engine.empty()) line += " --engine " + engine;
+  if (!level.empty()) line += " --level " + level;
+  return line;
+}
+
+void set_running(const std::string& text) {
+  std::strncpy(g_running, text.c_str(), sizeof g_running - 1);
+}
+
+// A reason as a class of reasons: without its numbers.
+std::string without_numbers(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (digit && !out.empty() && out.back() == '#') continue;
+    out += digit ? '#' : c;
+  }
+  return out;
+}
+
+}  // namespace
+
+void report_crashes() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO;
+  for (int i = 0; i < 2; ++i) sigaction(kSignals[i], &action, &g_previous[i]);
+}
+
+uint64_t rotating_seed() {
+  if (const char* text = std::getenv("ATTN_C_TEST_SEED")) return std::strtoull(text, nullptr, 10);
+  return static_cast<uint64_t>(std::time(nullptr)) / 86400 * 1000000;
+}
+
+Matrix::Matrix(MatrixOptions options) : options_(std::move(options)) {
+  const Device first = make_device({});
+  const attn_context_info info = test::info_of(first.context.get());
+  engines_ = test::split_names(info.engines);
+  levels_ = test::split_names(info.simd_levels);
+  if (!options_.engine.empty()) engines_ = {options_.engine};
+  if (!options_.level.empty()) levels_ = {options_.level};
+}
+
+Device& Matrix::device(const std::string& level, int threads) {
+  const std::string key = level + "/" + std::to_string(threads);
+  auto found = devices_.find(key);
+  if (found == devices_.end()) {
+    test::ContextOptions options;
+    options.threads = threads;
+    options.level = level;
+    found = devices_.emplace(key, make_device(options)).first;
+  }
+  return found->second;
+}
+
+std::string Matrix::failure(const GqaCase& c, const std::string& engine, const std::string& level,
+                            const std::string& text) {
+  return "seed " + std::to_string(c.outline.seed) + ", engine " +
+         (engine.empty() ? "(chosen)" : engine) + ", level " + level + ":\n" + text +
+         (text.ends_with('\n') ? "" : "\n") + "  " + text_of(c.outline) +
+         "\n  reproduce: " + reproduction(c, engine, level) + "\n";
+}
+
+std::string Matrix::run_engine(GqaCase& c, const std::string& engine) {
+  EngineCount& count = counts_[engine];
+  std::string failures;
+  bool accepted = false;
+  // Engines without SIMD are the same at every level: they get one each time, in turn.
+  std::vector<std::string> levels = levels_;
+  if (engine.starts_with("generic")) {
+    levels = {levels_[static_cast<size_t>(c.outline.seed % levels_.size())]};
+  }
+  for (const std::string& level : levels) {
+    set_running(reproduction(c, engine, level) + " (" + text_of(c.outline) + ")");
+    const RunResult result = run_case(c, device(level, 2), engine);
+    if (result.verdict == Verdict::kFailed) failures += failure(c, engine, level, result.text);
+    if (result.verdict == Verdict::kRefused) {
+      ++count.reasons[without_numbers(result.text)];
+      continue;
+    }
+    accepted = true;
+    ++count.runs[level];
+    CheckNumbers& worst = count.worst[test::name_of(c.outline.type)];
+    worst.output_error = std::max(worst.output_error, result.numbers.output_error);
+    worst.worst_row = std::max(worst.worst_row, result.numbers.worst_row);
+  }
+  // A problem that is refused for its lengths says nothing about an engine's results.
+  if (c.expected.faults != 0) return failures;
+  if (!accepted) {
+    ++count.refused;
+    return failures;
+  }
+  ++count.problems;
+  for (const std::string& feature : features_of(c.outline)) ++count.features[feature];
+  return failures;
+}
+
+// The engine that the library chooses must give the same bits whatever the number of threads.
+std::string Matrix::run_threads(GqaCase& c) {
+  const std::string& level = levels_.front();
+  std::vector<std::vector<unsigned char>> first;
+  for (int threads : {1, 3, 2, 2}) {
+    set_running(reproduction(c, "", level) + " (thread counts)");
+    const RunResult result = run_case(c, device(level, threads), "");
+    if (result.verdict != Verdict::kPassed) return failure(c, "", level, result.text);
+    std::vector<std::vector<unsigned char>> bytes;
+    for (uint32_t slot = 0; slot < kOutputs; ++slot) {
+      const test::Buffer& buffer = c.target(slot).buffer();
+      bytes.emplace_back(buffer.data(), buffer.data() + buffer.size());
+    }
+    if (first.empty()) first = bytes;
+    if (bytes != first) {
+      return failure(c, "", level,
+                     "  other bits with " + std::to_string(threads) + " threads than with 1");
+    }
+  }
+  return {};
+}
+
+std::string Matrix::run(uint64_t seed) {
+  set_running("drawing seed " + std::to_string(seed));
+  GqaCase c = draw_case(seed, options_.draw);
+  ++drawn_;
+  if (c.expected.faults != 0) ++broken_;
+  for (const std::string& feature : features_of(c.outline)) ++drawn_features_[feature];
+  std::string failures;
+  for (const std::string& engine : engines_) failures += run_engine(c, engine);
+  if (options_.check_threads && seed % 5 == 0) failures += run_threads(c);
+  return failures;
+}
+
+void Matrix::print_counts(std::ostream& out) const {
+  out << "engine matrix: " << drawn_ << " problems drawn, " << broken_
+      << " of them to be refused for their lengths\n";
+  for (const auto& [engine, count] : counts_) {
+    out << "  " << engine << ": accepted " << count.problems << ", refused " << count.refused
+        << "; runs";
+    for (const auto& [level, runs] : count.runs) out << " " << level << " " << runs;
+    out << "\n    worst error (of a whole output / of a row):";
+    for (const auto& [type, worst] : count.worst) {
+      out << " " << type << " " << std::setprecision(2) << worst.output_error << " / "
+          << worst.worst_row;
+    }
+    out << "\n";
+    std::vector<std::pair<int64_t, std::string>> reasons;
+    for (const auto& [reason, times] : count.reasons) reasons.emplace_back(times, reason);
+    std::sort(reasons.rbegin(), reasons.rend());
+    for (size_t i = 0; i < std::min<size_t>(reasons.size(), 12); ++i) {
+      out << "    refused " << reasons[i].first << "x: " << reasons[i].second << "\n";
+    }
+  }
+  out << "  accepted by feature (drawn";
+  for (const auto& [engine, count] : counts_) out << " | " << engine;
+  out << ")\n";
+  for (const auto& [feature, drawn] : drawn_features_) {
+    out << "    " << std::left << std::setw(24) << feature << std::right << std::setw(7) << drawn;
+    for (const auto& [engine, count] : counts_) {
+      const auto found = count.features.find(feature);
+      out << std::setw(8) << (found == count.features.end() ? 0 : found->second);
+    }
+    out << "\n";
+  }
+}
+
+}  // namespace attn::matrix
