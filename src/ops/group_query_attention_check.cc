@@ -79,8 +79,9 @@ void check_types(const Settings& settings, const Arguments& arguments) {
   if (!settings.rotary) return;  // tables and positions are ignored
   const Tensor& cos = in[kCosCache];
   if (cos.type != type && cos.type != kFloat32) {
-    fail_argument("cos_cache: expected float32 or ", name_of(type), ", the type of query; got ",
-                  name_of(cos.type));
+    fail_argument("cos_cache: expected float32",
+                  type == kFloat32 ? "" : cat(" or ", name_of(type), ", the type of query"),
+                  "; got ", name_of(cos.type));
   }
   check_type_of(kInputNames[kSinCache], in[kSinCache], cos.type, kInputNames[kCosCache]);
   const Tensor& positions = in[kPositionIds];
