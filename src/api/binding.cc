@@ -1,0 +1,211 @@
+#include "api/binding.h"
+
+#include "api/execute.h"
+#include "api/guard.h"
+#include "api/struct_io.h"
+#include "api/text.h"
+
+using attn::api::Intake;
+using attn::api::PlanChoice;
+
+attn_binding::attn_binding(attn_op& owner, attn_session& order)
+    : op(owner), session(order), live_(owner.context->stats.bindings_live) {
+  choice_.engine = owner.context->engine;
+}
+
+void attn_binding::set_input(int position, const attn_tensor* tensor) {
+  attn::api::ArgumentSet one;
+  if (tensor != nullptr) {
+    attn::api::take_input(op->signature, position, tensor, Intake::kPlan, one);
+  }
+  const size_t at = static_cast<size_t>(position);
+  set_.tensors.in[at] = one.tensors.in[at];
+  set_.in_range[at] = one.in_range[at];
+  lowered_ = fits_ = false;
+}
+
+void attn_binding::set_output(int position, const attn_tensor* tensor) {
+  attn::api::ArgumentSet one;
+  if (tensor != nullptr) {
+    attn::api::take_output(op->signature, position, tensor, Intake::kPlan, one);
+  }
+  const size_t at = static_cast<size_t>(position);
+  set_.tensors.out[at] = one.tensors.out[at];
+  set_.out_range[at] = one.out_range[at];
+  lowered_ = fits_ = false;
+}
+
+void attn_binding::set_tensors(const attn_arg* inputs, uint32_t input_count,
+                               const attn_arg* outputs, uint32_t output_count) {
+  attn::api::ArgumentSet all;
+  attn::api::take_inputs(op->signature, inputs, input_count, Intake::kPlan, all);
+  attn::api::take_outputs(op->signature, outputs, output_count, Intake::kPlan, all, nullptr);
+  set_ = all;
+  lowered_ = fits_ = false;
+}
+
+bool attn_binding::lacks_data() const {
+  const auto lacks = [](const attn::Tensor& tensor) {
+    return tensor.present && tensor.data == nullptr && tensor.elements() != 0;
+  };
+  for (const attn::Tensor& tensor : set_.tensors.in) {
+    if (lacks(tensor)) return true;
+  }
+  for (const attn::Tensor& tensor : set_.tensors.out) {
+    if (lacks(tensor)) return true;
+  }
+  return false;
+}
+
+void attn_binding::lower(attn::LowerMode mode, attn::Lowering& lowering) const {
+  attn::api::check_required_inputs(op->schema(), set_.tensors);
+  attn::api::check_required_outputs(op->schema(), set_.tensors);
+  attn::api::check_overlaps(op->schema(), set_);
+  op->contract->lower(set_.tensors, mode, lowering);
+}
+
+void attn_binding::lower_for_execute() {
+  if (lowered_) return;
+  attn::api::check_data(op->schema(), set_.tensors);
+  lowering_ = attn::Lowering();
+  lower(attn::LowerMode::kExecute, lowering_);
+  lowered_ = true;
+}
+
+void attn_binding::prepare(const PlanChoice& wish) {
+  attn::Lowering shapes;
+  const bool shapes_only = lacks_data();
+  if (shapes_only) {
+    lower(attn::LowerMode::kPlan, shapes);
+  } else {
+    lower_for_execute();
+  }
+  const attn::Lowering& call = shapes_only ? shapes : lowering_;
+  entry = attn::api::find_or_make_plan(*op->context, op->title, call, wish);
+  baked = attn::api::baked_slots(*op, set_.tensors);
+  choice_ = wish;
+  fits_ = false;
+}
+
+void attn_binding::execute(const attn_execute_desc& options) {
+  lower_for_execute();
+  if (!fits_) {
+    fits_ = entry != nullptr && attn::api::fits(entry->key(), lowering_);
+    if (!fits_ && (options.flags & ATTN_EXECUTE_PREPARE) != 0) {
+      entry = attn::api::find_or_make_growing_plan(*op->context, op->title, lowering_, choice_);
+      baked = attn::api::baked_slots(*op, set_.tensors);
+      fits_ = true;
+    }
+    if (!fits_) {
+      attn::throw_error(ATTN_NOT_PREPARED,
+                        entry == nullptr ? "the binding has no plan: prepare it first"
+                                         : attn::api::mismatch_text(entry->key(), lowering_));
+    }
+  }
+  attn::api::run_call(*op->context, *entry, lowering_, *session, options);
+}
+
+using attn::api::BusyGuard;
+using attn::api::checked;
+using attn::api::guard;
+using attn::api::Subject;
+
+namespace {
+
+// Runs `body` with the binding held, its op in front of messages.
+template <class Body>
+attn_status with_binding(attn_binding* binding, attn_error* error, const Body& body) {
+  return guard(error, [&](Subject& subject) {
+    attn_binding& self = checked(binding, "binding");
+    subject.set(self.op->title);
+    const BusyGuard busy(self.busy, "binding");
+    body(self);
+  });
+}
+
+}  // namespace
+
+attn_status attn_binding_create(attn_op* op, attn_session* session, attn_binding** binding,
+                                attn_error* error) {
+  return guard(error, [&](Subject& subject) {
+    attn_op& owner = checked(op, "op");
+    subject.set(owner.title);
+    attn_session& order = checked(session, "session");
+    attn::api::check_same_context(owner, order);
+    if (binding == nullptr) attn::fail_argument("binding is null; it receives the new binding");
+    *binding = new attn_binding(owner, order);
+  });
+}
+
+void attn_binding_release(attn_binding* binding) { attn::api::release_handle(binding); }
+
+attn_status attn_binding_set_input(attn_binding* binding, uint32_t slot, const attn_tensor* tensor,
+                                   attn_error* error) {
+  return with_binding(binding, error, [&](attn_binding& self) {
+    self.set_input(attn::api::input_position(self.op->schema(), slot), tensor);
+  });
+}
+
+attn_status attn_binding_set_output(attn_binding* binding, uint32_t slot,
+                                    const attn_tensor* tensor, attn_error* error) {
+  return with_binding(binding, error, [&](attn_binding& self) {
+    self.set_output(attn::api::output_position(self.op->schema(), slot), tensor);
+  });
+}
+
+attn_status attn_binding_set_tensors(attn_binding* binding, const attn_arg* inputs,
+                                     uint32_t input_count, const attn_arg* outputs,
+                                     uint32_t output_count, attn_error* error) {
+  return with_binding(binding, error, [&](attn_binding& self) {
+    self.set_tensors(inputs, input_count, outputs, output_count);
+  });
+}
+
+attn_status attn_binding_prepare(attn_binding* binding, const attn_prepare_desc* desc,
+                                 attn_error* error) {
+  return with_binding(binding, error, [&](attn_binding& self) {
+    const attn_prepare_desc request = attn::api::copy_in_or_default(desc, "desc");
+    if (request.input_count != 0 || request.output_count != 0 || request.alias_count != 0 ||
+        request.inputs != nullptr || request.outputs != nullptr || request.aliases != nullptr) {
+      attn::fail_argument(
+          "desc: inputs, outputs and aliases must be empty; a binding prepares what is bound");
+    }
+    self.prepare(attn::api::choice_of(*self.op->context, request));
+  });
+}
+
+attn_status attn_binding_execute(attn_binding* binding, const attn_execute_desc* desc,
+                                 attn_error* error) {
+  return with_binding(binding, error, [&](attn_binding& self) {
+    const attn_execute_desc options = attn::api::execute_options(
+        *self.op->context, desc, ATTN_EXECUTE_PREPARE | ATTN_EXECUTE_BAKE_HOST_VALUES);
+    const BusyGuard busy(self.session->busy, "session");
+    self.execute(options);
+  });
+}
+
+attn_status attn_binding_capture_support(attn_binding* binding, attn_plan_info* info,
+                                         attn_error* error) {
+  return with_binding(binding, error, [&](attn_binding& self) {
+    const attn::api::OutStruct out(info, "info");
+    attn_plan_info filled{};
+    if (self.entry != nullptr) {
+      attn::api::fill_plan_info(*self.op, *self.entry, self.baked, filled);
+    } else {
+      filled.capture_flags = ATTN_CAPTURE_NEEDS_PREPARE;
+      attn::api::copy_text(filled.reason, "the binding has no plan: prepare it first");
+    }
+    out.write(filled);
+  });
+}
+
+attn_status attn_binding_describe(attn_binding* binding, char* buffer, size_t capacity,
+                                  size_t* needed, attn_error* error) {
+  return with_binding(binding, error, [&](attn_binding& self) {
+    if (self.entry == nullptr) {
+      attn::throw_error(ATTN_NOT_PREPARED, "the binding has no plan: prepare it first");
+    }
+    attn::api::write_text(attn::api::describe_plan(*self.op, *self.entry), buffer, capacity,
+                          needed);
+  });
+}

@@ -1,0 +1,42 @@
+// attn_context: a device with its options, plan cache, counters and callbacks.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api/callbacks.h"
+#include "api/device.h"
+#include "api/handle.h"
+#include "api/plan_cache.h"
+#include "api/stats.h"
+#include "cpu/cpu_backend.h"
+
+// Threads: any. Sessions, ops, plans and bindings keep it.
+struct attn_context final : attn::api::Object<attn_context, attn::api::ObjectKind::kContext> {
+  static constexpr size_t kPlanCacheCapacity = 256;
+
+  attn_context() : plans(stats, kPlanCacheCapacity) {}
+
+  // Refuses the name of an engine that there is not. Empty is fine.
+  void check_engine(const std::string& name, const char* argument) const;
+
+  void log(int32_t severity, const std::string& text) const {
+    if (callbacks.logs(severity)) callbacks.log(severity, text.c_str());
+  }
+
+  // The order is that of destruction, from the bottom up: the back end may use the callbacks and
+  // counters until it is gone.
+  attn::api::Callbacks callbacks;
+  attn::cpu::CpuStats cpu_stats;
+  attn::api::ContextStats stats;
+  attn::api::DeviceFacts facts;
+  std::string engine;  // forced for every plan, empty = choose
+  std::unique_ptr<attn::Backend> backend;
+  attn::api::PlanCache plans;
+
+  // Sessions that live, for trim.
+  std::mutex sessions_mutex;
+  std::vector<attn_session*> sessions;
+};

@@ -1,0 +1,96 @@
+#include "api/device.h"
+
+#include "core/error.h"
+#include "cpu/cpu_info.h"
+#include "cpu/simd_level.h"
+#include "cuda/cuda_backend.h"
+
+namespace attn::api {
+namespace {
+
+std::string simd_level_list() {
+  const std::vector<cpu::SimdLevel>& levels = cpu::available_simd_levels();
+  std::vector<std::string> names;
+  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+    names.push_back(cpu::name_of(*level));
+  }
+  return join(names);
+}
+
+OpenDevice open_cpu(const DeviceOptions& options, const Callbacks& callbacks,
+                    cpu::CpuStats& stats) {
+  if (options.identity.id != 0) {
+    fail_argument("device_id is ", options.identity.id, "; the CPU has only device 0");
+  }
+  if (options.native_context != nullptr) {
+    fail_argument("native_context is given; the CPU has none");
+  }
+  cpu::CpuOptions cpu_options;
+  cpu_options.thread_count = options.thread_count;
+  cpu_options.simd_level = options.simd_level;
+  cpu_options.stats = &stats;
+  if (callbacks.has_executor()) {
+    const attn_executor& executor = callbacks.executor();
+    cpu_options.executor = {executor.user, executor.concurrency, executor.parallel_for};
+  }
+  std::unique_ptr<cpu::CpuBackend> backend = cpu::make_cpu_backend(cpu_options);
+
+  OpenDevice result;
+  result.facts.identity = options.identity;
+  result.facts.thread_count = backend->thread_count();
+  result.facts.device_name = cpu::cpu_info().name;
+  result.facts.architecture = cpu::cpu_info().architecture;
+  result.facts.simd_level = backend->simd_level();
+  result.facts.simd_levels = simd_level_list();
+  result.backend = std::move(backend);
+  return result;
+}
+
+OpenDevice open_cuda(const DeviceOptions& options) {
+  cuda::CudaOptions cuda_options;
+  cuda_options.device_id = options.identity.id;
+  cuda_options.native_context = options.native_context;
+  cuda_options.driver_path = options.driver_path;
+  cuda_options.nvrtc_path = options.nvrtc_path;
+  cuda_options.cache_folder = options.cache_folder;
+  cuda_options.cache_limit_bytes = options.cache_limit_bytes;
+  cuda_options.disk_cache = options.disk_cache;
+
+  OpenDevice result;
+  result.facts.identity = options.identity;
+  result.facts.can_capture = true;
+  result.facts.workspace_alignment = 256;
+  result.backend = cuda::make_cuda_backend(cuda_options);
+  return result;
+}
+
+}  // namespace
+
+OpenDevice open_device(const DeviceOptions& options, const Callbacks& callbacks,
+                       cpu::CpuStats& stats) {
+  OpenDevice result;
+  switch (options.identity.type) {
+    case ATTN_DEVICE_CPU:
+      result = open_cpu(options, callbacks, stats);
+      break;
+    case ATTN_DEVICE_CUDA:
+      result = open_cuda(options);
+      break;
+    default:
+      fail_argument("device_type is ", options.identity.type,
+                    "; accepted are 1 (CPU) and 2 (CUDA)");
+  }
+  result.facts.engines = join(result.backend->engine_names());
+  return result;
+}
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    if (!text.empty()) text += ',';
+    text += name;
+  }
+  return text;
+}
+
+}  // namespace attn::api

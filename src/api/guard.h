@@ -1,0 +1,65 @@
+// The boundary: exceptions stop here and become a status and a message.
+#pragma once
+
+#include <new>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "attn_c.h"
+#include "core/error.h"
+
+namespace attn::api {
+
+// What a call is about, set in front of its message: "GroupQueryAttention 'layer3'".
+class Subject {
+ public:
+  void set(std::string_view view) { view_ = view; }  // must outlive the call
+  void own(std::string text) {
+    owned_ = std::move(text);
+    view_ = owned_;
+  }
+  std::string_view view() const { return view_; }
+
+ private:
+  std::string owned_;
+  std::string_view view_;
+};
+
+// Writes `status` alone. Null and sizes that cannot be right are left alone.
+void report_success(attn_error* error) noexcept;
+
+// Fills the caller's error as far as its struct_size goes: "<subject>: <message>", cut at a
+// character's end, with ATTN_ERROR_TRUNCATED if it did not fit.
+void report_failure(attn_error* error, attn_status status, std::string_view subject,
+                    std::string_view message) noexcept;
+
+// Runs the body of an exported function. `body` takes nothing, or the call's Subject&.
+template <class Body>
+attn_status guard(attn_error* error, Body&& body) noexcept {
+  Subject subject;
+  attn_status status = ATTN_INTERNAL;
+  try {
+    if constexpr (std::is_invocable_v<Body, Subject&>) {
+      body(subject);
+    } else {
+      body();
+    }
+    report_success(error);
+    return ATTN_OK;
+  } catch (const Error& failure) {
+    status = failure.status();
+    report_failure(error, status, subject.view(), failure.message());
+  } catch (const std::bad_alloc&) {
+    status = ATTN_OUT_OF_MEMORY;
+    report_failure(error, status, subject.view(), "not enough host memory");
+  } catch (const std::exception& failure) {
+    report_failure(error, status, subject.view(), failure.what());
+  } catch (...) {
+    report_failure(error, status, subject.view(), "an unknown exception reached the boundary");
+  }
+  return status;
+}
+
+}  // namespace attn::api

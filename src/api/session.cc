@@ -1,0 +1,88 @@
+#include "api/session.h"
+
+#include <algorithm>
+
+#include "api/guard.h"
+#include "api/struct_io.h"
+#include "api/text.h"
+#include "core/lengths.h"
+
+attn_session::attn_session(attn_context& owner, std::string name)
+    : context(owner),
+      label(std::move(name)),
+      backend(owner.backend->create_session()),
+      live_(owner.stats.sessions_live) {
+  const std::lock_guard lock(owner.sessions_mutex);
+  owner.sessions.push_back(this);
+}
+
+attn_session::~attn_session() {
+  {
+    const std::lock_guard lock(context->sessions_mutex);
+    std::erase(context->sessions, this);
+  }
+  free_scratch();
+}
+
+void attn_session::trim_if_idle() {
+  if (!busy.try_enter()) return;
+  free_scratch();
+  backend->trim();
+  busy.leave();
+}
+
+void* attn_session::allocator_scratch(uint64_t bytes) {
+  const attn::api::Callbacks& callbacks = context->callbacks;
+  if (!callbacks.has_allocator() || bytes == 0) return nullptr;
+  if (bytes <= scratch_bytes_) return scratch_;
+  free_scratch();
+  scratch_ = callbacks.allocate_host(bytes, context->facts.workspace_alignment);
+  scratch_bytes_ = bytes;
+  context->stats.scratch_allocations.fetch_add(1, std::memory_order_relaxed);
+  context->stats.scratch_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return scratch_;
+}
+
+void attn_session::free_scratch() {
+  if (scratch_ == nullptr) return;
+  context->callbacks.deallocate_host(scratch_, scratch_bytes_);
+  context->stats.scratch_bytes.fetch_sub(scratch_bytes_, std::memory_order_relaxed);
+  scratch_ = nullptr;
+  scratch_bytes_ = 0;
+}
+
+using attn::api::checked;
+using attn::api::guard;
+
+attn_status attn_session_create(attn_context* context, const attn_session_desc* desc,
+                                attn_session** session, attn_error* error) {
+  return guard(error, [&] {
+    attn_context& owner = checked(context, "context");
+    const attn_session_desc options = attn::api::copy_in_or_default(desc, "desc");
+    attn::api::check_flags(options.flags, 0, "desc");
+    if (session == nullptr) attn::fail_argument("session is null; it receives the new session");
+    *session = new attn_session(owner, options.label == nullptr ? "" : options.label);
+  });
+}
+
+void attn_session_release(attn_session* session) { attn::api::release_handle(session); }
+
+attn_status attn_session_poll_faults(attn_session* session, attn_fault_info* info,
+                                     attn_error* error) {
+  return guard(error, [&] {
+    attn_session& self = checked(session, "session");
+    const attn::api::OutStruct out(info, "info");
+    attn_fault_info filled{};
+    filled.bits = self.backend->poll_faults();
+    attn::api::copy_text(filled.text, attn::fault_text(filled.bits));
+    out.write(filled);
+  });
+}
+
+attn_status attn_session_clear_faults(attn_session* session, void* stream, attn_error* error) {
+  return guard(error, [&] {
+    attn_session& self = checked(session, "session");
+    const attn::api::BusyGuard busy(self.busy, "session");
+    self.backend->clear_faults(stream);
+  });
+}

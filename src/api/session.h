@@ -1,0 +1,35 @@
+// attn_session: one order of executions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "api/context.h"
+#include "api/handle.h"
+#include "core/backend.h"
+
+// Threads: one call at a time, kept by `busy`.
+struct attn_session final : attn::api::Object<attn_session, attn::api::ObjectKind::kSession> {
+  attn_session(attn_context& owner, std::string name);
+  ~attn_session();
+
+  // Frees the scratch unless a call is inside.
+  void trim_if_idle();
+
+  // Scratch of at least `bytes` from the context's allocator, kept and grown only; null where the
+  // context has none: the back end's session then has its own. The session must be held.
+  void* allocator_scratch(uint64_t bytes);
+
+  attn::api::Ref<attn_context> context;
+  std::string label;
+  attn::api::BusyFlag busy;
+  std::unique_ptr<attn::BackendSession> backend;
+
+ private:
+  void free_scratch();
+
+  attn::api::LiveCount live_;
+  void* scratch_ = nullptr;
+  uint64_t scratch_bytes_ = 0;
+};

@@ -1,0 +1,269 @@
+#include "cuda/attention_engines.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "cuda/cuda_session.h"
+
+namespace attn::cuda {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int padded(int size) { return (size + 15) / 16 * 16; }
+
+bool refuse(std::string* why_not, std::string reason) {
+  if (why_not != nullptr) *why_not = std::move(reason);
+  return false;
+}
+
+// The one place keys are read from, if it is one: the cache, or the new rows where there is none.
+bool reads_one_buffer(const AttentionSpec& spec) {
+  const bool key = !spec.key_fresh || (!spec.key_cached && !spec.key_transform.any());
+  const bool value = !spec.value_fresh || !spec.value_cached;
+  return key && value;
+}
+
+bool fits_tiles(const AttentionSpec& spec, int elements_in_16_bytes, std::string* why_not) {
+  if (!spec.unit_channel) return refuse(why_not, "channels are not contiguous");
+  if (spec.head_size > 256 || spec.v_head_size > 256) {
+    return refuse(why_not, cat("head size ", std::max(spec.head_size, spec.v_head_size),
+                               " is above 256"));
+  }
+  if (spec.head_size % elements_in_16_bytes != 0 || spec.v_head_size % elements_in_16_bytes != 0) {
+    return refuse(why_not, cat("a head of ", spec.head_size, " or ", spec.v_head_size,
+                               " elements is no multiple of 16 bytes"));
+  }
+  if (spec.scores != ScoreStage::kNone) return refuse(why_not, "score outputs are wanted");
+  if (!reads_one_buffer(spec)) {
+    return refuse(why_not, "keys come from a past buffer and new rows at once");
+  }
+  return true;
+}
+
+bool is_16_bit(DType type) { return type == kFloat16 || type == kBfloat16; }
+
+// Rows can be copied in pieces of 16 bytes.
+bool aligned(const View4& v, int elements_in_16_bytes) {
+  const int mask = elements_in_16_bytes - 1;
+  return (reinterpret_cast<uintptr_t>(v.data) & 15) == 0 && (v.batch & mask) == 0 &&
+         (v.head & mask) == 0 && (v.row & mask) == 0;
+}
+
+bool all_aligned(const AttentionProblem& problem) {
+  const int in_16 = problem.spec.type == kFloat32 ? 4 : 8;
+  const View4& key = problem.spec.key_fresh ? problem.key_fresh : problem.key;
+  const View4& value = problem.spec.value_fresh ? problem.value_fresh : problem.value;
+  return aligned(problem.query, in_16) && aligned(key, in_16) && aligned(value, in_16) &&
+         aligned(problem.output, in_16);
+}
+
+std::vector<std::string> softmax_definitions(const AttentionSpec& spec) {
+  const int type = spec.type == kFloat16    ? attnk::kTypeFloat16
+                   : spec.type == kBfloat16 ? attnk::kTypeBfloat16
+                                            : attnk::kTypeFloat32;
+  return {cat("ATTN_TYPE=", type),
+          cat("HEAD_SIZE=", spec.head_size),
+          cat("V_HEAD_SIZE=", spec.v_head_size),
+          cat("MASK_KIND=", static_cast<int>(spec.mask)),
+          cat("SINK_KIND=", static_cast<int>(spec.sink)),
+          cat("SOFTCAP=", spec.softcap != 0 ? 1 : 0),
+          cat("HAS_LSE=", spec.log_sum_exp ? 1 : 0),
+          cat("QUERY_TRANSFORM=", spec.query_transform.any() ? 1 : 0)};
+}
+
+void define(KernelVariant& variant, const char* name, int value) {
+  variant.definitions.push_back(cat(name, "=", value));
+}
+
+// ---- prefill ------------------------------------------------------------------------------------
+
+struct Tile {
+  int rows, keys, warps;
+};
+
+// Chosen so that no variant spills (tests/kernels checks it).
+Tile mma_tile(const AttentionSpec& spec) {
+  const int d = std::max(spec.head_size, spec.v_head_size);
+  const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0;
+  if (d <= 64) return {128, plain ? 96 : 64, 4};
+  if (d <= 128) return {128, plain ? 48 : 32, 4};
+  return {128, 64, 8};
+}
+
+Tile float32_tile(const AttentionSpec& spec) {
+  return {128, std::max(spec.head_size, spec.v_head_size) <= 64 ? 64 : 32, 8};
+}
+
+class PrefillEngine : public AttentionEngine {
+ public:
+  size_t partial_bytes(const AttentionSpec&, const ShapeRange&, const CudaContext&) const override {
+    return 0;
+  }
+  bool accepts(const AttentionProblem& problem) const override { return all_aligned(problem); }
+  LaunchShape shape(const AttentionProblem& problem, const CudaContext&) const override {
+    const int64_t tiles = divide_up(problem.query_rows, tile(problem.spec).rows);
+    return {tiles * problem.batch * problem.spec.q_heads, 1};
+  }
+  std::string summary(const AttentionSpec& spec) const override {
+    const Tile t = tile(spec);
+    return cat("tiles of ", t.rows, " rows x ", t.keys, " keys, ", t.warps, " warps");
+  }
+  virtual Tile tile(const AttentionSpec& spec) const = 0;
+};
+
+class MmaPrefill final : public PrefillEngine {
+ public:
+  const char* name() const override { return "mma-prefill"; }
+  bool supports(const AttentionSpec& spec, const CudaContext&,
+                std::string* why_not) const override {
+    if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
+    return fits_tiles(spec, 8, why_not);
+  }
+  Tile tile(const AttentionSpec& spec) const override { return mma_tile(spec); }
+  KernelVariant variant(const AttentionSpec& spec) const override {
+    const Tile t = mma_tile(spec);
+    const int dk = padded(spec.head_size) + 8, dv = padded(spec.v_head_size) + 8;
+    KernelVariant out{"softmax/attention_mma.cu", "attn_attention_mma", softmax_definitions(spec)};
+    define(out, "BLOCK_M", t.rows);
+    define(out, "BLOCK_N", t.keys);
+    define(out, "WARPS", t.warps);
+    out.threads = 32 * t.warps;
+    out.shared_bytes = 2 * (t.rows * std::max(dk, dv) + t.keys * (dk + dv));
+    return out;
+  }
+};
+
+class Float32Prefill final : public PrefillEngine {
+ public:
+  const char* name() const override { return "float32-prefill"; }
+  bool supports(const AttentionSpec& spec, const CudaContext& context,
+                std::string* why_not) const override {
+    if (spec.type != kFloat32) return refuse(why_not, "only float32");
+    if (!fits_tiles(spec, 4, why_not)) return false;
+    const int bytes = variant(spec).shared_bytes;
+    if (bytes > context.shared_bytes_per_block) {
+      return refuse(why_not, cat("needs ", bytes, " bytes of shared memory, the device has ",
+                                 context.shared_bytes_per_block));
+    }
+    return true;
+  }
+  Tile tile(const AttentionSpec& spec) const override { return float32_tile(spec); }
+  KernelVariant variant(const AttentionSpec& spec) const override {
+    const Tile t = float32_tile(spec);
+    const int dk = padded(spec.head_size) + 4, dv = padded(spec.v_head_size) + 4;
+    KernelVariant out{"softmax/attention_float32.cu", "attn_attention_float32",
+                      softmax_definitions(spec)};
+    define(out, "BLOCK_M", t.rows);
+    define(out, "BLOCK_N", t.keys);
+    define(out, "WARPS", t.warps);
+    out.threads = 32 * t.warps;
+    out.shared_bytes = 4 * (t.rows * dk + t.keys * (dk + dv));
+    return out;
+  }
+};
+
+// ---- decode -------------------------------------------------------------------------------------
+
+constexpr int kDecodeRows = 16, kDecodeKeys = 16, kDecodeWarps = 4;
+
+class SplitDecode final : public AttentionEngine {
+ public:
+  const char* name() const override { return "split-decode"; }
+  bool supports(const AttentionSpec& spec, const CudaContext&,
+                std::string* why_not) const override {
+    if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
+    return fits_tiles(spec, 8, why_not);
+  }
+  bool accepts(const AttentionProblem& problem) const override {
+    const int64_t rows = problem.query_rows * group(problem.spec);
+    return problem.query_rows <= 8 && rows <= 64 && all_aligned(problem);
+  }
+  KernelVariant variant(const AttentionSpec& spec) const override {
+    KernelVariant out{"softmax/attention_decode.cu", "attn_attention_decode",
+                      softmax_definitions(spec)};
+    define(out, "WARPS", kDecodeWarps);
+    define(out, "STAGES", stages(spec));
+    out.threads = 32 * kDecodeWarps;
+    const int dk = padded(spec.head_size) + 8, dv = padded(spec.v_head_size) + 8;
+    const int ring = kDecodeWarps * stages(spec) * kDecodeKeys * (dk + dv) * 2;
+    const int merge = kDecodeWarps * kDecodeRows * spec.v_head_size * 4;
+    out.shared_bytes = std::max(kDecodeRows * dk * 2 + ring, merge);
+    return out;
+  }
+  size_t partial_bytes(const AttentionSpec& spec, const ShapeRange&,
+                       const CudaContext& context) const override {
+    // Splits are handed out only until the target number of blocks is reached.
+    return static_cast<size_t>(target_blocks(spec, context)) * partial_floats(spec) * 4;
+  }
+  LaunchShape shape(const AttentionProblem& problem, const CudaContext& context) const override {
+    const int64_t row_tiles =
+        divide_up(problem.query_rows * group(problem.spec), kDecodeRows);
+    const int64_t units = problem.batch * problem.spec.kv_heads * row_tiles;
+    const int64_t target = std::min(target_blocks(problem.spec, context), kCounters);
+    int64_t splits = std::max<int64_t>(1, target / std::max<int64_t>(units, 1));
+    splits = std::min(splits, std::max<int64_t>(1, divide_up(problem.max_total, 64)));
+    return {units * splits, splits};
+  }
+  std::string summary(const AttentionSpec& spec) const override {
+    return cat("keys split over blocks of ", kDecodeWarps, " warps with ", stages(spec),
+               " stages, merged by the last block");
+  }
+
+ private:
+  static int64_t group(const AttentionSpec& spec) { return spec.q_heads / spec.kv_heads; }
+  static int stages(const AttentionSpec& spec) {
+    return std::max(spec.head_size, spec.v_head_size) <= 64 ? 4 : 3;
+  }
+  static int64_t partial_floats(const AttentionSpec& spec) {
+    return kDecodeRows * 2 + kDecodeRows * static_cast<int64_t>(spec.v_head_size);
+  }
+  static int64_t target_blocks(const AttentionSpec& spec, const CudaContext& context) {
+    const int d = std::max(spec.head_size, spec.v_head_size);
+    return static_cast<int64_t>(context.multiprocessors) * (d <= 64 ? 3 : d <= 128 ? 2 : 1);
+  }
+};
+
+// ---- generic ------------------------------------------------------------------------------------
+
+class Generic final : public AttentionEngine {
+ public:
+  const char* name() const override { return "generic"; }
+  bool supports(const AttentionSpec& spec, const CudaContext&,
+                std::string* why_not) const override {
+    if (!is_16_bit(spec.type) && spec.type != kFloat32) {
+      return refuse(why_not, cat(name_of(spec.type), " is not served on CUDA"));
+    }
+    if (spec.head_size > 1024 || spec.v_head_size > 1024) {
+      return refuse(why_not, "head sizes above 1024");
+    }
+    return true;
+  }
+  bool accepts(const AttentionProblem&) const override { return true; }
+  KernelVariant variant(const AttentionSpec& spec) const override {
+    KernelVariant out{"softmax/attention_generic.cu", "attn_attention_generic",
+                      {softmax_definitions(spec).front()}};
+    out.threads = 128;
+    return out;
+  }
+  size_t partial_bytes(const AttentionSpec&, const ShapeRange&, const CudaContext&) const override {
+    return 0;
+  }
+  LaunchShape shape(const AttentionProblem& problem, const CudaContext&) const override {
+    return {problem.batch * problem.spec.q_heads * problem.query_rows, 1};
+  }
+  std::string summary(const AttentionSpec&) const override { return "a block a query row"; }
+};
+
+}  // namespace
+
+std::span<const AttentionEngine* const> attention_engines() {
+  static const SplitDecode decode;
+  static const MmaPrefill prefill;
+  static const Float32Prefill float32;
+  static const Generic generic;
+  static const AttentionEngine* const engines[] = {&decode, &prefill, &float32, &generic};
+  return engines;
+}
+
+}  // namespace attn::cuda

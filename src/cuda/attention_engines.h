@@ -1,0 +1,40 @@
+// The attention kernels as engines: what each supports, how it is specialised, how it is launched.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "common/params.h"
+#include "core/backend.h"
+#include "cuda/cuda_context.h"
+#include "cuda/kernel_variant.h"
+
+namespace attn::cuda {
+
+// What one launch of an attention kernel needs beyond its parameters.
+struct LaunchShape {
+  int64_t blocks = 0;
+  int64_t splits = 1;
+};
+
+class AttentionEngine {
+ public:
+  virtual ~AttentionEngine() = default;
+  virtual const char* name() const = 0;
+  // Whether every problem of this spec can run; else one line why not.
+  virtual bool supports(const AttentionSpec& spec, const CudaContext& context,
+                        std::string* why_not) const = 0;
+  // Whether it takes these shapes, strides and addresses.
+  virtual bool accepts(const AttentionProblem& problem) const = 0;
+  virtual KernelVariant variant(const AttentionSpec& spec) const = 0;
+  // Floats of partial results for any problem in the range.
+  virtual size_t partial_bytes(const AttentionSpec& spec, const ShapeRange& range,
+                               const CudaContext& context) const = 0;
+  virtual LaunchShape shape(const AttentionProblem& problem, const CudaContext& context) const = 0;
+  virtual std::string summary(const AttentionSpec& spec) const = 0;  // for describe
+};
+
+// In order of preference.
+std::span<const AttentionEngine* const> attention_engines();
+
+}  // namespace attn::cuda

@@ -1,0 +1,189 @@
+#include "cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/error.h"
+#include "core/lengths.h"
+#include "cuda/cuda_plan.h"
+#include "cuda/cuda_session.h"
+#include "cuda/launch_params.h"
+
+namespace attn::cuda {
+namespace {
+
+constexpr int64_t kRowsPerChunk = 16;
+constexpr int64_t kMaxBlocks = 0x7fffffff;
+
+struct Capture {
+  bool active = false;
+  CUgraph graph = nullptr;
+};
+
+Capture capture_of(const Driver& driver, CUstream stream) {
+  int status = kCaptureStatusNone;
+  unsigned long long id = 0;
+  Capture capture;
+  check(driver,
+        driver.StreamGetCaptureInfo(stream, &status, &id, &capture.graph, nullptr, nullptr),
+        "cuStreamGetCaptureInfo");
+  capture.active = status == kCaptureStatusActive;
+  return capture;
+}
+
+void launch(const Driver& driver, const LoadedKernel& kernel, int64_t blocks, CUstream stream,
+            void* parameters) {
+  if (blocks > kMaxBlocks) {
+    fail_unsupported("the call needs ", blocks, " blocks, above the device's ", kMaxBlocks);
+  }
+  void* arguments[] = {parameters};
+  check(driver,
+        driver.LaunchKernel(kernel.function, static_cast<unsigned>(blocks), 1, 1, kernel.threads, 1,
+                            1, kernel.shared_bytes, stream, arguments, nullptr),
+        "cuLaunchKernel");
+}
+
+void check_range(const ShapeRange& range, const Lowering& call) {
+  const auto check_size = [](const char* what, int64_t size, int64_t limit) {
+    if (size <= limit) return;
+    throw_error(ATTN_NOT_PREPARED, cat("the plan serves up to ", limit, " ", what,
+                                       ", the call has ", size, ": prepare for a larger range"));
+  };
+  check_size("batch rows", call.batch, range.batch);
+  if (!call.attention) return;
+  check_size("query rows", call.attention->query_rows, range.query_rows);
+  check_size("keys", call.attention->max_total, range.total);
+}
+
+const AttentionChoice& choose(const CudaPlan& plan, const AttentionProblem& problem) {
+  for (const AttentionChoice& choice : plan.attention) {
+    if (choice.engine->accepts(problem)) return choice;
+  }
+  fail_unsupported("the attention engine ", plan.attention.front().engine->name(),
+                   " is forced but does not take these shapes, strides or addresses");
+}
+
+int64_t rows_to_visit(const CacheUpdateSpec& spec, const CacheUpdate& update, int64_t new_rows) {
+  if (!spec.active) return 0;
+  return spec.in_place ? new_rows : update.present.rows;
+}
+
+class Cuda final : public Backend {
+ public:
+  explicit Cuda(const CudaOptions& options)
+      : context_(options),
+        kernels_(context_, options),
+        retired_(std::make_shared<RetireList>(context_)) {}
+  ~Cuda() override { retired_->close(); }
+
+  std::vector<std::string> engine_names() const override { return all_engine_names(); }
+
+  bool supports(const Lowering& call, const PlanRequest& request, std::string* reason) override {
+    return can_plan(context_, call, request, reason);
+  }
+
+  std::shared_ptr<const BackendPlan> plan(const Lowering& call, const ShapeRange& range,
+                                          const PlanRequest& request) override {
+    retired_->drain();
+    return make_plan(context_, kernels_, call, range, request);
+  }
+
+  std::unique_ptr<BackendSession> create_session() override {
+    const LoadedKernel* clear =
+        kernels_.get(kv_update_variant(kFloat16, "attn_clear_faults", 0));
+    return std::make_unique<CudaSession>(retired_, clear, &counters_);
+  }
+
+  void execute(const BackendPlan& base, const Lowering& call, BackendSession& base_session,
+               const Launch& request) override {
+    const auto& plan = static_cast<const CudaPlan&>(base);
+    auto& session = static_cast<CudaSession&>(base_session);
+    check_range(plan.range, call);
+    if (call.batch == 0) return;
+    const Driver& driver = context_.driver;
+    const auto stream = static_cast<CUstream>(request.stream);
+    ContextScope scope(context_);
+    const Capture capture = capture_of(driver, stream);
+    const CUdeviceptr scratch = workspace(plan, session, request, capture.active);
+
+    attnk::KvUpdateParams update{};
+    fill_lengths(call.lengths, update.lengths);
+    int64_t rows = 0;
+    if (call.kv_update) {
+      const KvUpdateProblem& kv = *call.kv_update;
+      fill_kv_update(kv, update);
+      rows = std::max(rows_to_visit(kv.spec.key, kv.key, kv.new_rows),
+                      rows_to_visit(kv.spec.value, kv.value, kv.new_rows));
+    }
+    update.rows = reinterpret_cast<attnk::RowLengths*>(scratch);
+    update.faults = session.faults();
+    update.record = session.device_record();
+    update.batch = call.batch;
+    update.rows_per_chunk = kRowsPerChunk;
+    update.chunks = std::max<int64_t>(1, (rows + kRowsPerChunk - 1) / kRowsPerChunk);
+
+    const bool has_attention = call.attention && call.attention->query_rows > 0;
+    attnk::AttentionParams attention{};
+    const AttentionChoice* choice = nullptr;
+    LaunchShape shape;
+    if (has_attention) {
+      choice = &choose(plan, *call.attention);
+      shape = choice->engine->shape(*call.attention, context_);
+      fill_attention(*call.attention, attention);
+      if (call.attention->spec.key_fresh && !call.attention->spec.key_cached) {
+        attention.key = attention.key_fresh;
+      }
+      if (call.attention->spec.value_fresh && !call.attention->spec.value_cached) {
+        attention.value = attention.value_fresh;
+      }
+      attention.rows = update.rows;
+      attention.faults = update.faults;
+      attention.partials = reinterpret_cast<float*>(scratch + rows_bytes(plan.range.batch));
+      attention.counters = session.counters();
+      attention.splits = shape.splits;
+      attention.last = 1;
+    }
+
+    launch(driver, *plan.kv_update, call.batch * update.chunks, stream, &update);
+    if (has_attention) {
+      launch(driver, *choice->kernel, shape.blocks, stream, &attention);
+    } else {
+      attnk::FaultState* faults = session.faults();
+      launch_one(driver, *plan.end_call, stream, &faults);
+    }
+    if (capture.active) session.retain_in(capture.graph);
+  }
+
+ private:
+  static void launch_one(const Driver& driver, const LoadedKernel& kernel, CUstream stream,
+                         void* argument) {
+    void* arguments[] = {argument};
+    check(driver, driver.LaunchKernel(kernel.function, 1, 1, 1, 1, 1, 1, 0, stream, arguments,
+                                      nullptr),
+          "cuLaunchKernel");
+  }
+
+  CUdeviceptr workspace(const CudaPlan& plan, CudaSession& session, const Launch& request,
+                        bool capturing) const {
+    if (request.workspace == nullptr) return session.scratch(plan.workspace, capturing);
+    if (request.workspace_bytes < plan.workspace) {
+      fail_argument("workspace has ", request.workspace_bytes, " bytes; this plan needs ",
+                    plan.workspace, " (or a null workspace, for scratch of the session)");
+    }
+    const auto address = reinterpret_cast<CUdeviceptr>(request.workspace);
+    return (address + 255) / 256 * 256;
+  }
+
+  CudaContext context_;
+  KernelStore kernels_;
+  std::shared_ptr<RetireList> retired_;
+  CudaCounters counters_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<Cuda>(options);
+}
+
+}  // namespace attn::cuda

@@ -1,0 +1,38 @@
+// The CUDA back end as the API layer sees it. A build without it has no_cuda.cc in its place.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+
+namespace attn::cuda {
+
+// A device for the list that exists before any context.
+struct DeviceDescription {
+  int32_t id = 0;
+  bool available = false;
+  std::string name;
+  std::string reason;  // why it cannot be used, in words; empty when it can
+};
+
+struct CudaOptions {
+  int32_t device_id = 0;
+  void* native_context = nullptr;  // CUcontext; null = the current one on the device, or the primary
+  std::string driver_path;         // empty = search
+  std::string nvrtc_path;          // empty = search
+  std::string cache_folder;        // empty = the default folder
+  uint64_t cache_limit_bytes = 0;  // 0 = default
+  bool disk_cache = true;
+};
+
+// The devices of this machine, those that cannot be used included; never empty, so that there is
+// always a reason to read. Makes no CUDA context.
+std::vector<DeviceDescription> list_devices();
+
+// Opens a device. Throws UNAVAILABLE with the reason in words.
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);
+
+}  // namespace attn::cuda

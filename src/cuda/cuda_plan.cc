@@ -1,0 +1,187 @@
+#include "cuda/cuda_plan.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace attn::cuda {
+namespace {
+
+constexpr const char* kKvUpdateName = "fused-kv-update";
+
+DType type_of(const Lowering& call) {
+  return call.attention ? call.attention->spec.type : call.kv_update->spec.type;
+}
+
+int channels_of(const Lowering& call) {
+  int channels = 0;
+  if (call.kv_update) {
+    channels = std::max(call.kv_update->spec.head_size, call.kv_update->spec.v_head_size);
+  }
+  return channels;
+}
+
+bool is_attention_name(const std::string& name) {
+  for (const AttentionEngine* engine : attention_engines()) {
+    if (name == engine->name()) return true;
+  }
+  return false;
+}
+
+void check_engine_name(const std::string& name) {
+  if (name.empty() || name == kKvUpdateName || is_attention_name(name)) return;
+  std::string known;
+  for (const std::string& one : all_engine_names()) known += cat(known.empty() ? "" : ", ", one);
+  fail_argument("engine is \"", name, "\", which is no engine of the CUDA back end; there are ",
+                known);
+}
+
+// What the back end cannot take whatever the engine.
+bool common_refusal(const Lowering& call, std::string* reason) {
+  if (call.lengths.spec.values == Placement::kHost) {
+    *reason = "lengths in host memory: the CUDA back end reads them from device memory";
+    return true;
+  }
+  if (channels_of(call) > 1024) {
+    *reason = "head sizes above 1024";
+    return true;
+  }
+  return false;
+}
+
+std::vector<EngineVerdict> judge(const CudaContext& context, const AttentionSpec& spec,
+                                 const PlanRequest& request,
+                                 std::vector<const AttentionEngine*>* chosen) {
+  const bool forced = is_attention_name(request.engine);
+  std::vector<EngineVerdict> verdicts;
+  for (const AttentionEngine* engine : attention_engines()) {
+    EngineVerdict verdict;
+    verdict.engine = engine->name();
+    if (forced && request.engine != verdict.engine) {
+      verdict.reason = cat(request.engine, " is forced");
+    } else if (engine->supports(spec, context, &verdict.reason)) {
+      verdict.supported = true;
+      verdict.reason = engine->summary(spec);
+      chosen->push_back(engine);
+    }
+    verdicts.push_back(std::move(verdict));
+  }
+  return verdicts;
+}
+
+std::string refusals(const std::vector<EngineVerdict>& verdicts) {
+  std::string text = "no engine of the CUDA back end runs this:";
+  for (const EngineVerdict& verdict : verdicts) {
+    text += cat(" ", verdict.engine, ": ", verdict.reason, ";");
+  }
+  text.pop_back();
+  return text;
+}
+
+// docs/numerics.md has the formulas.
+void add_cost(const Lowering& call, const ShapeRange& range, StageReport& stage) {
+  const AttentionSpec& spec = call.attention->spec;
+  const double s = static_cast<double>(range.query_rows), t = static_cast<double>(range.total);
+  double pairs = s * t;
+  if (spec.causal) pairs -= s * (s - 1) / 2;
+  const double b = static_cast<double>(range.batch), d = spec.head_size + spec.v_head_size;
+  stage.flops = 2 * b * spec.q_heads * std::max(pairs, 0.0) * d;
+  stage.bytes =
+      static_cast<double>(size_of(spec.type)) * b * (spec.q_heads * s + spec.kv_heads * t) * d;
+}
+
+}  // namespace
+
+std::string CudaPlan::capture_reason() const {
+  return "addresses, strides and capacities are fixed by a capture; lengths and contents are read "
+         "on the device at every replay";
+}
+
+std::vector<std::string> all_engine_names() {
+  std::vector<std::string> names;
+  for (const AttentionEngine* engine : attention_engines()) names.emplace_back(engine->name());
+  names.emplace_back(kKvUpdateName);
+  return names;
+}
+
+KernelVariant kv_update_variant(DType type, const char* entry, int channels) {
+  KernelVariant out;
+  out.source = "kv/kv_update.cu";
+  out.entry = entry;
+  const int number = type == kFloat16    ? attnk::kTypeFloat16
+                     : type == kBfloat16 ? attnk::kTypeBfloat16
+                                         : attnk::kTypeFloat32;
+  out.definitions = {cat("ATTN_TYPE=", number)};
+  out.threads = 256;
+  out.shared_bytes = 8 * channels * 4;
+  return out;
+}
+
+bool can_plan(const CudaContext& context, const Lowering& call, const PlanRequest& request,
+              std::string* reason) {
+  check_engine_name(request.engine);
+  if (common_refusal(call, reason)) return false;
+  if (!call.attention) return true;
+  std::vector<const AttentionEngine*> chosen;
+  const auto verdicts = judge(context, call.attention->spec, request, &chosen);
+  if (chosen.empty()) *reason = refusals(verdicts);
+  return !chosen.empty();
+}
+
+std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStore& kernels,
+                                          const Lowering& call, const ShapeRange& range,
+                                          const PlanRequest& request) {
+  check_engine_name(request.engine);
+  std::string reason;
+  if (common_refusal(call, &reason)) throw_error(ATTN_UNSUPPORTED, reason);
+  auto plan = std::make_shared<CudaPlan>();
+  plan->range = range;
+  plan->check_on_host = request.check_on_host;
+
+  const KernelVariant update =
+      kv_update_variant(type_of(call), "attn_kv_update", channels_of(call));
+  std::vector<KernelVariant> variants = {update};
+  std::vector<const AttentionEngine*> chosen;
+  StageReport attention;
+  if (call.attention) {
+    attention.stage = "attention";
+    attention.considered = judge(context, call.attention->spec, request, &chosen);
+    if (chosen.empty()) throw_error(ATTN_UNSUPPORTED, refusals(attention.considered));
+    attention.engine = chosen.front()->name();
+    add_cost(call, range, attention);
+    for (const AttentionEngine* engine : chosen) {
+      variants.push_back(engine->variant(call.attention->spec));
+    }
+  }
+  kernels.prefetch(variants);
+
+  plan->kv_update = kernels.get(update);
+  plan->end_call = kernels.get(kv_update_variant(type_of(call), "attn_end_call", 0));
+  size_t partials = 0;
+  for (const AttentionEngine* engine : chosen) {
+    plan->attention.push_back({engine, kernels.get(engine->variant(call.attention->spec))});
+    partials = std::max(partials, engine->partial_bytes(call.attention->spec, range, context));
+  }
+  plan->workspace = rows_bytes(range.batch) + partials + 256;
+
+  StageReport kv;
+  kv.stage = "kv_update";
+  kv.engine = kKvUpdateName;
+  kv.considered = {{kKvUpdateName, true,
+                    cat("lengths, faults, norm, rotary embedding and append in one launch; kernel "
+                        "from ", plan->kv_update->origin)}};
+  plan->stages.push_back(std::move(kv));
+  if (call.attention) {
+    for (size_t i = 0; i < plan->attention.size(); ++i) {
+      for (EngineVerdict& verdict : attention.considered) {
+        if (verdict.engine == plan->attention[i].engine->name()) {
+          verdict.reason += cat("; kernel from ", plan->attention[i].kernel->origin);
+        }
+      }
+    }
+    plan->stages.push_back(std::move(attention));
+  }
+  return plan;
+}
+
+}  // namespace attn::cuda

@@ -1,0 +1,54 @@
+// How one shape class runs on a CUDA device: its kernels, loaded, and the report of the choice.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "cuda/attention_engines.h"
+#include "cuda/kernel_store.h"
+
+namespace attn::cuda {
+
+// Scratch of one execute: the lengths of the batch rows, then the partial results.
+inline size_t rows_bytes(int64_t batch) {
+  return (static_cast<size_t>(batch) * sizeof(attnk::RowLengths) + 255) / 256 * 256;
+}
+
+struct AttentionChoice {
+  const AttentionEngine* engine;
+  const LoadedKernel* kernel;
+};
+
+class CudaPlan final : public BackendPlan {
+ public:
+  size_t workspace_bytes() const override { return workspace; }
+  std::vector<StageReport> report() const override { return stages; }
+  bool capturable() const override { return true; }
+  std::string capture_reason() const override;
+
+  ShapeRange range;
+  size_t workspace = 0;
+  bool check_on_host = false;
+  const LoadedKernel* kv_update = nullptr;  // writes the lengths too: every call has it
+  const LoadedKernel* end_call = nullptr;
+  std::vector<AttentionChoice> attention;  // the first that accepts a call runs it
+  std::vector<StageReport> stages;
+};
+
+// Names that may be forced.
+std::vector<std::string> all_engine_names();
+
+// Whether `call` has a plan; otherwise the reason.
+bool can_plan(const CudaContext& context, const Lowering& call, const PlanRequest& request,
+              std::string* reason);
+
+// Plans and loads. Throws INVALID_ARGUMENT (unknown engine), UNSUPPORTED, COMPILE, UNAVAILABLE.
+std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStore& kernels,
+                                          const Lowering& call, const ShapeRange& range,
+                                          const PlanRequest& request);
+
+KernelVariant kv_update_variant(DType type, const char* entry, int channels);
+
+}  // namespace attn::cuda

@@ -1,0 +1,106 @@
+#include "cuda/cuda_session.h"
+
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace attn::cuda {
+namespace {
+
+constexpr size_t kStateBytes = 256;  // FaultState, then the counters on a line of their own
+
+// What a graph keeps alive. Its destructor runs on a driver thread and makes no CUDA call.
+struct Held {
+  std::shared_ptr<DeviceBlock> state, scratch;
+  std::shared_ptr<attnk::FaultRecord> pinned;
+};
+void release_held(void* user) { delete static_cast<Held*>(user); }
+
+}  // namespace
+
+CudaSession::CudaSession(std::shared_ptr<RetireList> list, const LoadedKernel* clear_kernel,
+                         CudaCounters* counters)
+    : list_(std::move(list)), clear_kernel_(clear_kernel), counters_(counters) {
+  list_->drain();
+  const CudaContext& context = list_->context();
+  state_ = std::make_shared<DeviceBlock>(list_, kStateBytes + kCounters * sizeof(uint32_t), true);
+  ContextScope scope(context);
+  RelaxedCapture relaxed(context.driver);
+  void* memory = nullptr;
+  check(context.driver,
+        context.driver.MemHostAlloc(&memory, sizeof(attnk::FaultRecord), kHostAllocPortableMapped),
+        "cuMemHostAlloc");
+  std::memset(memory, 0, sizeof(attnk::FaultRecord));
+  host_record_ = static_cast<attnk::FaultRecord*>(memory);
+  // Pinned memory is never given back: a graph may still write to it, and a page a session is little.
+  pinned_ = std::shared_ptr<attnk::FaultRecord>(host_record_, [](attnk::FaultRecord*) {});
+  CUdeviceptr address = 0;
+  check(context.driver, context.driver.MemHostGetDevicePointer(&address, memory, 0),
+        "cuMemHostGetDevicePointer");
+  device_record_ = reinterpret_cast<attnk::FaultRecord*>(address);
+}
+
+CudaSession::~CudaSession() { drop_scratch(); }
+
+uint32_t CudaSession::poll_faults() {
+  return reinterpret_cast<const std::atomic<uint32_t>*>(&host_record_->bits)
+      ->load(std::memory_order_acquire);
+}
+
+void CudaSession::clear_faults(void* stream) {
+  ContextScope scope(list_->context());
+  attnk::FaultState* state = faults();
+  void* arguments[] = {&state, &device_record_};
+  const Driver& driver = list_->context().driver;
+  check(driver,
+        driver.LaunchKernel(clear_kernel_->function, 1, 1, 1, 1, 1, 1, 0,
+                            static_cast<CUstream>(stream), arguments, nullptr),
+        "cuLaunchKernel");
+}
+
+CUdeviceptr CudaSession::scratch(size_t bytes, bool capturing) {
+  if (scratch_ && scratch_->bytes() >= bytes) return scratch_->address();
+  if (capturing) {
+    throw_error(ATTN_CAPTURE,
+                cat("the session's scratch has ", scratch_bytes(), " bytes and this call needs ",
+                    bytes, "; scratch does not grow while a stream captures: execute once before "
+                    "the capture, or give a workspace"));
+  }
+  std::shared_ptr<DeviceBlock> grown = std::make_shared<DeviceBlock>(list_, bytes, false);
+  drop_scratch();
+  scratch_ = std::move(grown);
+  counters_->scratch_allocations.fetch_add(1, std::memory_order_relaxed);
+  counters_->scratch_bytes.fetch_add(scratch_->bytes(), std::memory_order_relaxed);
+  return scratch_->address();
+}
+
+// The block itself lives on while graphs hold it.
+void CudaSession::drop_scratch() {
+  counters_->scratch_bytes.fetch_sub(scratch_bytes(), std::memory_order_relaxed);
+  scratch_.reset();
+}
+
+void CudaSession::retain_in(CUgraph graph) {
+  const Driver& driver = list_->context().driver;
+  auto* held = new Held{state_, scratch_, pinned_};
+  CUuserObject object = nullptr;
+  const CUresult result =
+      driver.UserObjectCreate(&object, held, release_held, 1, kUserObjectNoDestructorSync);
+  if (result != kCudaSuccess) {
+    delete held;
+    check(driver, result, "cuUserObjectCreate");
+  }
+  check(driver, driver.GraphRetainUserObject(graph, object, 1, kGraphUserObjectMove),
+        "cuGraphRetainUserObject");
+}
+
+attnk::FaultState* CudaSession::faults() const {
+  return reinterpret_cast<attnk::FaultState*>(state_->address());
+}
+
+uint32_t* CudaSession::counters() const {
+  return reinterpret_cast<uint32_t*>(state_->address() + kStateBytes);
+}
+
+}  // namespace attn::cuda

@@ -1,0 +1,195 @@
+#include "cuda/disk_cache.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/error.h"
+
+namespace attn::cuda {
+namespace {
+
+constexpr uint64_t kDefaultLimit = uint64_t{256} << 20;
+constexpr char kMagic[8] = {'a', 't', 't', 'n', 'c', 'u', 'b', '1'};
+
+struct Header {
+  char magic[8];
+  uint64_t key_bytes;
+  uint64_t content_bytes;
+  uint64_t checksum;  // of key and content
+};
+
+// FNV-1a: finds damage, not tampering.
+uint64_t hash(const std::string& text, uint64_t seed) {
+  uint64_t value = 14695981039346656037ull ^ seed;
+  for (unsigned char c : text) value = (value ^ c) * 1099511628211ull;
+  return value;
+}
+
+std::string hex(uint64_t value) {
+  std::string out(16, '0');
+  for (int i = 15; i >= 0; --i, value >>= 4) out[i] = "0123456789abcdef"[value & 15];
+  return out;
+}
+
+bool read_all(int fd, void* target, size_t bytes) {
+  auto* at = static_cast<char*>(target);
+  while (bytes > 0) {
+    ssize_t got = ::read(fd, at, bytes);
+    if (got <= 0) return false;
+    at += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool write_all(int fd, const void* source, size_t bytes) {
+  const auto* at = static_cast<const char*>(source);
+  while (bytes > 0) {
+    ssize_t put = ::write(fd, at, bytes);
+    if (put <= 0) return false;
+    at += put;
+    bytes -= static_cast<size_t>(put);
+  }
+  return true;
+}
+
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  operator int() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string default_folder() {
+  const char* base = secure_getenv("XDG_CACHE_HOME");
+  if (base != nullptr && base[0] == '/') return std::string(base) + "/attn_c";
+  base = secure_getenv("HOME");
+  if (base != nullptr && base[0] == '/') return std::string(base) + "/.cache/attn_c";
+  return {};
+}
+
+}  // namespace
+
+DiskCache::DiskCache(std::string folder, uint64_t limit_bytes, bool enabled)
+    : folder_(folder.empty() ? default_folder() : std::move(folder)),
+      limit_bytes_(limit_bytes == 0 ? kDefaultLimit : limit_bytes) {
+  if (!enabled) folder_.clear();
+}
+
+DiskCache::Lock::~Lock() {
+  if (fd_ >= 0) close(fd_);  // gives the flock back
+}
+
+std::string DiskCache::path(const std::string& key, const char* suffix) const {
+  return cat(folder_, "/", hex(hash(key, 0)), hex(hash(key, 0x9e3779b97f4a7c15ull)), suffix);
+}
+
+// The folder must be a directory of the user's that nobody else may write to.
+bool DiskCache::make_folder() const {
+  if (folder_.empty()) return false;
+  for (size_t slash = folder_.find('/', 1);; slash = folder_.find('/', slash + 1)) {
+    mkdir(folder_.substr(0, slash).c_str(), 0700);
+    if (slash == std::string::npos) break;
+  }
+  struct stat info {};
+  return lstat(folder_.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+         info.st_uid == geteuid() && (info.st_mode & 022) == 0;
+}
+
+std::optional<std::string> DiskCache::read(const std::string& key) const {
+  if (folder_.empty()) return std::nullopt;
+  const std::string name = path(key, ".cubin");
+  File file(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  Header header{};
+  struct stat info {};
+  if (file < 0 || fstat(file, &info) != 0 || info.st_uid != geteuid() ||
+      !read_all(file, &header, sizeof header) ||
+      std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.key_bytes != key.size() ||
+      header.content_bytes > static_cast<uint64_t>(info.st_size)) {
+    return std::nullopt;
+  }
+  std::string stored(header.key_bytes, '\0'), content(header.content_bytes, '\0');
+  if (!read_all(file, stored.data(), stored.size()) || stored != key ||
+      !read_all(file, content.data(), content.size()) ||
+      hash(content, hash(stored, 0)) != header.checksum) {
+    return std::nullopt;
+  }
+  futimens(file, nullptr);  // recently used, for shrink()
+  return content;
+}
+
+DiskCache::Lock DiskCache::lock(const std::string& key) const {
+  if (!make_folder()) return Lock(-1);
+  const std::string name = path(key, ".lock");
+  int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd >= 0 && flock(fd, LOCK_EX) != 0) {
+    close(fd);
+    fd = -1;
+  }
+  return Lock(fd);
+}
+
+void DiskCache::write(const std::string& key, const std::string& content) const {
+  if (!make_folder()) return;
+  std::string temporary = cat(folder_, "/tmp.XXXXXX");
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return;
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.key_bytes = key.size();
+  header.content_bytes = content.size();
+  header.checksum = hash(content, hash(key, 0));
+  bool good = write_all(fd, &header, sizeof header) && write_all(fd, key.data(), key.size()) &&
+              write_all(fd, content.data(), content.size()) && fsync(fd) == 0;
+  close(fd);
+  if (!good || rename(temporary.c_str(), path(key, ".cubin").c_str()) != 0) {
+    unlink(temporary.c_str());
+    return;
+  }
+  shrink();
+}
+
+// Removes the entries that were used longest ago until the folder fits its limit.
+void DiskCache::shrink() const {
+  struct Entry {
+    std::string path;
+    uint64_t bytes;
+    int64_t used;
+  };
+  std::vector<Entry> entries;
+  uint64_t total = 0;
+  DIR* folder = opendir(folder_.c_str());
+  if (folder == nullptr) return;
+  while (const dirent* item = readdir(folder)) {
+    std::string name = cat(folder_, "/", item->d_name);
+    struct stat info {};
+    if (lstat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    entries.push_back({name, static_cast<uint64_t>(info.st_size),
+                       info.st_mtim.tv_sec * int64_t{1000000000} + info.st_mtim.tv_nsec});
+    total += entries.back().bytes;
+  }
+  closedir(folder);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  for (const Entry& entry : entries) {
+    if (total <= limit_bytes_) break;
+    if (unlink(entry.path.c_str()) == 0) total -= entry.bytes;
+  }
+}
+
+}  // namespace attn::cuda

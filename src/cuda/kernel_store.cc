@@ -1,0 +1,163 @@
+#include "cuda/kernel_store.h"
+
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "cuda/kernel_sources.h"
+#include "cuda/nvrtc_api.h"
+
+namespace attn::cuda {
+namespace {
+
+CompiledKernel compile(const Nvrtc& nvrtc, const std::string& target, const KernelVariant& variant) {
+  std::vector<std::pair<std::string, std::string>> headers;
+  const char* text = nullptr;
+  for (const KernelSource& source : kernel_sources()) {
+    const size_t length = std::strlen(source.name);
+    if (variant.source == source.name) text = source.text;
+    if (length > 2 && std::strcmp(source.name + length - 2, ".h") == 0) {
+      headers.emplace_back(source.name, source.text);
+    }
+  }
+  if (text == nullptr) throw_error(ATTN_INTERNAL, cat("no kernel source ", variant.source));
+  return nvrtc.compile(variant.source, text, headers, target, variant.definitions);
+}
+
+}  // namespace
+
+KernelStore::KernelStore(const CudaContext& context, const CudaOptions& options)
+    : context_(context),
+      nvrtc_path_(options.nvrtc_path),
+      disk_(options.cache_folder, options.cache_limit_bytes, options.disk_cache) {}
+
+KernelStore::~KernelStore() {
+  ContextScope scope(context_);
+  for (auto& [text, future] : libraries_) {
+    try {
+      context_.driver.LibraryUnload(future.get().handle);
+    } catch (...) {  // its compile failed: nothing was loaded
+    }
+  }
+}
+
+// Order: pack, disk, NVRTC under the key's lock (another process may have compiled it meanwhile).
+std::string KernelStore::find_cubin(const KernelVariant& variant, std::string* origin) {
+  const std::string text = variant.text();
+  if (auto cubin = pack_.find(pack_key(context_.target, text))) {
+    *origin = "pack";
+    return *std::move(cubin);
+  }
+  const Nvrtc* nvrtc = nullptr;
+  try {
+    nvrtc = &Nvrtc::get(nvrtc_path_);
+  } catch (const Error& error) {
+    throw_error(error.status(), cat("kernel ", text, " for ", context_.target,
+                                    " is not in the pack of ready kernels and must be compiled: ",
+                                    error.message()));
+  }
+  const std::string key = cat(ATTN_VERSION_STRING, " nvrtc ", nvrtc->version_text(), " ",
+                              pack_key(context_.target, text));
+  *origin = "disk cache";
+  if (auto cubin = disk_.read(key)) {
+    ++disk_hits_;
+    return *std::move(cubin);
+  }
+  DiskCache::Lock lock = disk_.lock(key);
+  if (auto cubin = disk_.read(key)) {
+    ++disk_hits_;
+    return *std::move(cubin);
+  }
+  ++disk_misses_;
+  ++compiles_;
+  CompiledKernel compiled = compile(*nvrtc, context_.target, variant);
+  disk_.write(key, compiled.cubin);
+  *origin = "NVRTC";
+  return std::move(compiled.cubin);
+}
+
+const KernelStore::Library& KernelStore::library(const KernelVariant& variant) {
+  const std::string text = variant.text();
+  std::promise<Library> promise;
+  std::shared_future<Library> future;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = libraries_.find(text);
+    if (found != libraries_.end()) {
+      future = found->second;
+    } else {
+      libraries_[text] = promise.get_future().share();
+    }
+  }
+  if (!future.valid()) {
+    try {
+      Library library;
+      const std::string cubin = find_cubin(variant, &library.origin);
+      ContextScope scope(context_);
+      RelaxedCapture relaxed(context_.driver);
+      check(context_.driver,
+            context_.driver.LibraryLoadData(&library.handle, cubin.data(), nullptr, nullptr, 0,
+                                            nullptr, nullptr, 0),
+            "cuLibraryLoadData");
+      promise.set_value(std::move(library));
+    } catch (...) {
+      // Those who wait get the same error; later calls try again.
+      promise.set_exception(std::current_exception());
+      std::lock_guard lock(mutex_);
+      libraries_.erase(text);
+      throw;
+    }
+    std::lock_guard lock(mutex_);
+    future = libraries_[text];
+  }
+  return future.get();
+}
+
+const LoadedKernel* KernelStore::get(const KernelVariant& variant) {
+  const Library& loaded = library(variant);
+  const std::string name = cat(variant.text(), " ", variant.entry, " ", variant.shared_bytes);
+  std::lock_guard lock(mutex_);
+  auto found = kernels_.find(name);
+  if (found != kernels_.end()) return &found->second;
+  ContextScope scope(context_);
+  RelaxedCapture relaxed(context_.driver);
+  const Driver& driver = context_.driver;
+  CUkernel kernel = nullptr;
+  LoadedKernel out;
+  check(driver, driver.LibraryGetKernel(&kernel, loaded.handle, variant.entry.c_str()),
+        "cuLibraryGetKernel");
+  if (variant.shared_bytes > 48 * 1024) {
+    check(driver,
+          driver.KernelSetAttribute(kFunctionMaxDynamicShared, variant.shared_bytes, kernel,
+                                    context_.device),
+          "cuKernelSetAttribute");
+  }
+  check(driver, driver.KernelGetFunction(&out.function, kernel), "cuKernelGetFunction");
+  out.threads = static_cast<unsigned>(variant.threads);
+  out.shared_bytes = static_cast<unsigned>(variant.shared_bytes);
+  out.origin = loaded.origin;
+  return &kernels_.emplace(name, std::move(out)).first->second;
+}
+
+void KernelStore::prefetch(std::span<const KernelVariant> variants) {
+  if (variants.size() < 2) return;
+  std::vector<std::thread> threads;
+  std::vector<std::exception_ptr> errors(variants.size());
+  for (size_t i = 0; i < variants.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        library(variants[i]);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace attn::cuda

@@ -1,0 +1,62 @@
+// The kernels of one CUDA context: looked up in the pack, then on disk, then compiled, then loaded;
+// each once, however many threads ask.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <future>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "cuda/cuda_context.h"
+#include "cuda/cubin_pack.h"
+#include "cuda/disk_cache.h"
+#include "cuda/kernel_variant.h"
+
+namespace attn::cuda {
+
+struct LoadedKernel {
+  CUfunction function = nullptr;
+  unsigned threads = 0;
+  unsigned shared_bytes = 0;
+  std::string origin;  // "pack", "disk cache" or "NVRTC"
+};
+
+class KernelStore {
+ public:
+  KernelStore(const CudaContext& context, const CudaOptions& options);
+  ~KernelStore();
+
+  // The kernel, ready to launch in the context. Throws COMPILE, UNAVAILABLE (no compiler and not in
+  // the pack) or DEVICE. The pointer lives as long as the store.
+  const LoadedKernel* get(const KernelVariant& variant);
+
+  // Compiles what is missing of these at once, on threads of its own; get() then only looks up.
+  void prefetch(std::span<const KernelVariant> variants);
+
+  uint64_t compiles() const { return compiles_; }
+  uint64_t disk_hits() const { return disk_hits_; }
+  uint64_t disk_misses() const { return disk_misses_; }
+  const DiskCache& disk() const { return disk_; }
+
+ private:
+  struct Library {
+    CUlibrary handle = nullptr;
+    std::string origin;
+  };
+  const Library& library(const KernelVariant& variant);
+  std::string find_cubin(const KernelVariant& variant, std::string* origin);
+
+  const CudaContext& context_;
+  std::string nvrtc_path_;
+  DiskCache disk_;
+  CubinPack pack_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_future<Library>> libraries_;  // by variant text
+  std::map<std::string, LoadedKernel> kernels_;                   // by text, entry and shared bytes
+  std::atomic<uint64_t> compiles_{0}, disk_hits_{0}, disk_misses_{0};
+};
+
+}  // namespace attn::cuda

@@ -1,0 +1,128 @@
+#include "cuda/launch_params.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace attn::cuda {
+namespace {
+
+int type_number(DType type) {
+  if (type == kFloat16) return attnk::kTypeFloat16;
+  if (type == kBfloat16) return attnk::kTypeBfloat16;
+  if (type == kBool) return attnk::kTypeBool;
+  return attnk::kTypeFloat32;
+}
+
+attnk::View view(const View4& v) { return {v.data, v.batch, v.head, v.row, v.channel, v.rows}; }
+
+attnk::TransformParams transform(const RowTransformSpec& spec, const RowTransform& t) {
+  attnk::TransformParams out{};
+  out.weight = t.weight;
+  out.weight_stride = t.weight_stride;
+  out.cos = t.cos;
+  out.sin = t.sin;
+  out.cos_row = t.cos_row;
+  out.cos_col = t.cos_col;
+  out.sin_row = t.sin_row;
+  out.sin_col = t.sin_col;
+  out.table_rows = t.table_rows;
+  out.positions = reinterpret_cast<const attnk::i64*>(t.positions);
+  out.position_batch = t.position_batch;
+  out.position_row = t.position_row;
+  out.norm = spec.norm;
+  out.rotary = spec.rotary;
+  out.interleaved = spec.interleaved;
+  out.explicit_positions = spec.explicit_positions;
+  out.table_type = type_number(spec.table);
+  out.width = spec.width;
+  out.epsilon = spec.epsilon;
+  return out;
+}
+
+attnk::CacheParams cache(const CacheUpdateSpec& spec, const CacheUpdate& update, int channels) {
+  attnk::CacheParams out{};
+  out.source = view(update.source);
+  out.past = view(update.past);
+  out.present = view(update.present);
+  out.transform = transform(spec.transform, update.transform);
+  out.active = spec.active;
+  out.has_past = spec.has_past;
+  out.in_place = spec.in_place;
+  out.channels = channels;
+  return out;
+}
+
+}  // namespace
+
+void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
+  out.values = lengths.values;
+  out.value_stride = lengths.value_stride;
+  out.bound = lengths.spec.bound == Placement::kDevice ? lengths.bound : nullptr;
+  out.bound_value = 0;
+  if (lengths.spec.bound == Placement::kHost) out.bound_value = *lengths.bound;
+  out.query_rows = lengths.query_rows;
+  out.new_rows = lengths.new_rows;
+  out.uniform_past = lengths.uniform_past;
+  out.past_capacity = std::max<int64_t>(lengths.past_capacity, 0);
+  out.present_capacity = lengths.present_capacity;
+  out.table_rows = lengths.table_rows;
+  out.positions = reinterpret_cast<const attnk::i64*>(lengths.positions);
+  out.position_batch = lengths.position_batch;
+  out.position_row = lengths.position_row;
+  out.rule = lengths.spec.rule == LengthRule::kUniform ? attnk::kLengthUniform
+                                                       : attnk::kLengthGroupQuery;
+  out.empty_slots = lengths.spec.empty_slots;
+}
+
+void fill_kv_update(const KvUpdateProblem& problem, attnk::KvUpdateParams& out) {
+  out.key = cache(problem.spec.key, problem.key, problem.spec.head_size);
+  out.value = cache(problem.spec.value, problem.value, problem.spec.v_head_size);
+  out.kv_heads = problem.spec.kv_heads;
+}
+
+void fill_attention(const AttentionProblem& problem, attnk::AttentionParams& out) {
+  const AttentionSpec& spec = problem.spec;
+  out.query = view(problem.query);
+  out.key = view(problem.key);
+  out.value = view(problem.value);
+  out.key_fresh = view(problem.key_fresh);
+  out.value_fresh = view(problem.value_fresh);
+  out.output = view(problem.output);
+  out.scores = view(problem.scores);
+  out.lse = view(problem.log_sum_exp);
+  out.query_transform = transform(spec.query_transform, problem.query_transform);
+  out.key_transform = transform(spec.key_transform, problem.key_transform);
+  out.mask = problem.mask;
+  out.mask_batch = problem.mask_batch;
+  out.mask_head = problem.mask_head;
+  out.mask_row = problem.mask_row;
+  out.mask_column = problem.mask_column;
+  out.mask_columns = problem.mask_columns;
+  out.sink = problem.sink;
+  out.sink_stride = problem.sink_stride;
+  out.score_columns = problem.score_columns;
+  out.batch = problem.batch;
+  out.q_heads = spec.q_heads;
+  out.kv_heads = spec.kv_heads;
+  out.query_rows = problem.query_rows;
+  out.head_size = spec.head_size;
+  out.v_head_size = spec.v_head_size;
+  out.left_window = spec.left_window;
+  out.right_window = spec.right_window;
+  out.splits = 1;
+  out.scale = static_cast<float>(spec.scale);
+  out.softcap = static_cast<float>(spec.softcap);
+  out.hidden_score = spec.hidden_score;
+  out.causal = spec.causal;
+  out.mask_kind = static_cast<int>(spec.mask);
+  out.mask_type = type_number(spec.mask_type);
+  out.sink_kind = static_cast<int>(spec.sink);
+  out.score_stage = static_cast<int>(spec.scores);
+  out.has_lse = spec.log_sum_exp;
+  out.key_is_fresh = spec.key_fresh;
+  out.value_is_fresh = spec.value_fresh;
+  out.has_query_transform = spec.query_transform.any();
+  out.has_key_transform = spec.key_transform.any();
+}
+
+}  // namespace attn::cuda

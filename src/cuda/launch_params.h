@@ -1,0 +1,13 @@
+// From problems to the parameter blocks of the kernels. Runs on every execute: no allocation.
+#pragma once
+
+#include "common/params.h"
+#include "core/problem.h"
+
+namespace attn::cuda {
+
+void fill_lengths(const Lengths& lengths, attnk::LengthParams& out);
+void fill_kv_update(const KvUpdateProblem& problem, attnk::KvUpdateParams& out);
+void fill_attention(const AttentionProblem& problem, attnk::AttentionParams& out);
+
+}  // namespace attn::cuda
