@@ -122,8 +122,8 @@ struct KeyRange {
 KeyRange visible_keys(const AttentionSpec& spec, const RowLengths& lengths, int64_t position) {
   KeyRange range{0, lengths.live ? lengths.total : 0};
   if (spec.causal) range.end = std::min(range.end, position + 1);
-  // Windows as wide as the key count hide nothing more; leaving them out avoids overflow.
-  if (spec.right_window >= 0 && spec.right_window < lengths.total) {
+  // Positions may be negative and windows as large as an int64: compare without adding to them.
+  if (spec.right_window >= 0 && spec.right_window < lengths.total - position) {
     range.end = std::min(range.end, position + spec.right_window + 1);
   }
   if (spec.left_window >= 0 && spec.left_window < position) {
