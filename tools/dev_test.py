@@ -5,6 +5,7 @@ import subprocess
 import time
 
 from dev_build import BuildError, build, jobs
+from dev_lint import tidy
 from dev_results import Counts, count_ctest
 from dev_setup import BUILD, environment, say
 
@@ -80,12 +81,20 @@ def build_and_test(run, preset, label=None):
         run.part(name, lambda: run_ctest(preset, label))
 
 
+def run_tidy():
+    """clang-tidy over the library's sources, as one test."""
+    if tidy(jobs(), quick=True) == 0:
+        return Counts(passed=1)
+    return Counts(failures=[("clang-tidy", "findings, shown above")])
+
+
 def test(set_up, preset=None, label=None):
     """Runs one preset or label where asked to, everything otherwise; the exit code."""
     run = Run()
     run.part("set-up", lambda: set_up() or True)
     build_and_test(run, preset or "release", label)
     if preset is None and label is None:
+        run.part("clang-tidy", run_tidy)
         for sanitizer, only in SANITIZER_PARTS:
             build_and_test(run, sanitizer, only)
     return run.report()

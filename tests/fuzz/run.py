@@ -17,8 +17,7 @@ MAX_INPUT_BYTES = 4096
 
 def targets(build):
     """Names of the fuzz targets that the build has and a corpus exists for."""
-    return sorted(path.name for path in CORPUS.iterdir()
-                  if path.is_dir() and (build / "bin" / path.name).exists())
+    return sorted(path.name for path in CORPUS.glob("*/") if (build / "bin" / path.name).exists())
 
 
 def fuzz(build, name, seconds, workers):
