@@ -77,9 +77,10 @@ class KvUpdateEngine {
 };
 
 // The engines that there are, in no particular order; the back end orders them.
-const AttentionEngine& simd_prefill_engine();  // attention_prefill.h
-const AttentionEngine& simd_decode_engine();   // attention_decode.h
-const AttentionEngine& generic_attention_engine();
-const KvUpdateEngine& kv_update_engine();
+const AttentionEngine& simd_prefill_engine();        // attention_prefill.h
+const AttentionEngine& simd_decode_engine();         // attention_decode.h
+const AttentionEngine& generic_attention_engine();   // attention_generic.h
+const KvUpdateEngine& simd_kv_update_engine();       // kv_update.h
+const KvUpdateEngine& generic_kv_update_engine();
 
 }  // namespace attn::cpu
