@@ -108,7 +108,6 @@ struct KvUpdateParams {
   i64 chunks;          // blocks a batch row
   i64 rows_per_chunk;  // cache rows that a block treats
   i64 label;
-  i64 last;  // 1: this kernel ends the call and moves the faults
 };
 
 // ---- attention ----------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 // One launch: lengths and faults of the call, then split, norm, rotary embedding and append of the
 // new rows of all heads, and the copy of past rows where present is a buffer of its own.
 //
+// Calls without a cache use it for the lengths alone.
+//
 // Grid: batch x chunks blocks of 256 threads. A block resolves its batch row by itself (all blocks
 // of a row come to the same answer); the row's first block also writes the metadata that the
 // attention kernels read, and raises faults. Then each warp treats one (tensor, head, row) at a
@@ -120,7 +122,10 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
-// The calls without a cache: metadata and faults alone. Grid: batch blocks.
+// Ends a call that has no attention kernel. One thread.
+extern "C" __global__ void attn_end_call(FaultState* state) { end_call(state); }
+
+// Ends a poisoning. One thread.
 extern "C" __global__ void attn_clear_faults(FaultState* state, FaultRecord* record) {
   state->latch = 0;
   state->raised = 0;

@@ -129,8 +129,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const float origin = next == -infinity() ? 0.f : next;
     const float rescale = expf(top - origin);
     const float weight = expf(x - origin);
-    weights[tid] = visible ? weight : 0.f;
-    sum = sum * rescale + block_reduce(weights[tid], false, scratch);
+    weights[tid] = visible ? weight : -1.f;  // -1: hidden; its V is not felt
+    sum = sum * rescale + block_reduce(visible ? weight : 0.f, false, scratch);
     top = next;
     const int keys = min_of(kThreads, total - j0);
     for (int c = tid, n = 0; c < dv; c += kThreads, n++) {
@@ -140,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         const View& v = fresh ? p.value_fresh : p.value;
         const i64 at = row_offset(v, b, hk, fresh ? j0 + k - lengths.past : j0 + k);
         const float w = weights[k];
-        if (w != 0.f) x2 = fmaf(w, load_element<kType>(v.data, at + c * v.channel), x2);
+        if (w != -1.f) x2 = fmaf(w, load_element<kType>(v.data, at + c * v.channel), x2);
       }
       acc[n] = x2;
     }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/host_help.h"
 #include "core/problem.h"
 
 namespace attn {
@@ -80,6 +81,8 @@ class Backend {
   virtual void execute(const BackendPlan& plan, const Lowering& call, BackendSession& session,
                        const Launch& launch) = 0;
   virtual std::vector<std::string> engine_names() const = 0;
+  // Memory, streams and graphs of the device; null where they are the host's own (CPU).
+  virtual HostHelp* host_help() { return nullptr; }
 };
 
 }  // namespace attn

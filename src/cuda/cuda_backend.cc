@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/lengths.h"
+#include "cuda/cuda_host_help.h"
 #include "cuda/cuda_plan.h"
 #include "cuda/cuda_session.h"
 #include "cuda/launch_params.h"
@@ -73,10 +74,12 @@ class Cuda final : public Backend {
   explicit Cuda(const CudaOptions& options)
       : context_(options),
         kernels_(context_, options),
-        retired_(std::make_shared<RetireList>(context_)) {}
+        retired_(std::make_shared<RetireList>(context_)),
+        host_help_(make_host_help(context_)) {}
   ~Cuda() override { retired_->close(); }
 
   std::vector<std::string> engine_names() const override { return all_engine_names(); }
+  HostHelp* host_help() override { return host_help_.get(); }
 
   bool supports(const Lowering& call, const PlanRequest& request, std::string* reason) override {
     return can_plan(context_, call, request, reason);
@@ -177,6 +180,7 @@ class Cuda final : public Backend {
   CudaContext context_;
   KernelStore kernels_;
   std::shared_ptr<RetireList> retired_;
+  std::unique_ptr<HostHelp> host_help_;
   CudaCounters counters_;
 };
 

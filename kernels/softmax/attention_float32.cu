@@ -1,0 +1,223 @@
+// Prefill in float32 at float32 accuracy: flash attention on the tensor cores with every operand
+// split into two TF32 pieces, x = high + low (high: the top 11 significand bits, low: the rest), and
+// three products: high*high + high*low + low*high. What is left out is below 2^-21 of a product.
+//
+// One block treats BLOCK_M rows of one head, each of the WARPS warps 16 of them; K and V come in
+// tiles of BLOCK_N keys by cp.async, one buffer each, as in attention_mma.cu. Fragments (m16n8k8):
+// lane l holds of A rows l / 4 (+ 8), columns l % 4 (+ 4); of B row l % 4 (+ 4), column l / 4; of
+// the scores columns 2 (l % 4) and + 1. For P V the keys of a step are renamed, so that a lane's two
+// scores are its A columns: step key l % 4 is key 2 (l % 4), step key l % 4 + 4 is 2 (l % 4) + 1.
+// Rows are padded so that fragment loads hit 32 different banks: by 4 floats.
+#include "common/device.h"
+#include "common/faults.h"
+#include "common/mma.h"
+#include "common/row_transform.h"
+#include "common/visibility.h"
+#include "softmax/variant.h"
+
+namespace attnk {
+
+constexpr int kM = BLOCK_M, kN = BLOCK_N, kWarps = WARPS, kThreads = 32 * kWarps;
+constexpr int kDp = (kD + 15) / 16 * 16, kDvp = (kDv + 15) / 16 * 16;
+constexpr int kLdQ = kDp + 4, kLdV = kDvp + 4;
+constexpr int kTilesN = kN / 8, kStepsD = kDp / 8, kTilesDv = kDvp / 8;
+constexpr float kLog2e = 1.4426950408889634f;
+
+struct Pieces {
+  u32 high, low;
+};
+ATTN_DEVICE Pieces split(float x) {
+  const u32 high = float_to_bits(x) & 0xffffe000u;
+  return {high, float_to_bits(x - bits_to_float(high))};
+}
+ATTN_DEVICE void mma_tf32(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+ATTN_DEVICE void mma_split(float (&c)[4], const Pieces (&a)[4], float x, float y) {
+  const Pieces b0 = split(x), b1 = split(y);
+  mma_tf32(c, a[0].low, a[1].low, a[2].low, a[3].low, b0.high, b1.high);
+  mma_tf32(c, a[0].high, a[1].high, a[2].high, a[3].high, b0.low, b1.low);
+  mma_tf32(c, a[0].high, a[1].high, a[2].high, a[3].high, b0.high, b1.high);
+}
+
+template <int rows_in_tile, int d, int dp, int ld>
+ATTN_DEVICE void fetch_rows(float* tile, const float* base, i64 stride, int first, int total) {
+  constexpr int chunks = dp / 4;
+  const u32 target = shared_address(tile);
+#pragma unroll 1
+  for (int i = threadIdx.x; i < rows_in_tile * chunks; i += kThreads) {
+    const int row = i / chunks, c = i % chunks;
+    const bool valid = first + row < total && c * 4 < d;
+    const float* source = base + (valid ? (i64)(first + row) * stride + c * 4 : 0);
+    copy_async_16(target + (row * ld + c * 4) * 4, source, valid);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    attn_attention_float32(const __grid_constant__ AttentionParams p) {
+  extern __shared__ __align__(128) float shared[];
+  float* sq = shared;
+  float* sk = sq + kM * kLdQ;
+  float* sv = sk + kN * kLdQ;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int tiles = (int)((p.query_rows + kM - 1) / kM);
+  const int tile = tiles - 1 - (int)(blockIdx.x % tiles);
+  const i64 bh = blockIdx.x / tiles;
+  const i64 b = bh / p.q_heads, h = bh % p.q_heads;
+  const i64 hk = h / (p.q_heads / p.kv_heads);
+  const int m0 = tile * kM;
+  const RowLengths lengths = p.rows[b];
+  const bool live = lengths.live && !p.faults->call_poisoned;
+  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults);
+
+  const int rows = (int)min_of((i64)kM, p.query_rows - m0);
+  const int total = live ? lengths.total : 0;
+  const int position0 = lengths.query_start + m0;
+  const Visibility view = visibility_of(p, total);
+  const int high = visible_keys(view, position0 + rows - 1).high;
+  const int low = visible_keys(view, position0).low;
+  const int clean_low = visible_keys(view, position0 + rows - 1).low;
+  const int clean_high = visible_keys(view, position0).high;
+  const int n_first = low / kN, n_last = (high + kN - 1) / kN - 1;
+
+  const float* kbase = (const float*)p.key.data + b * p.key.batch + hk * p.key.head;
+  const float* vbase = (const float*)p.value.data + b * p.value.batch + hk * p.value.head;
+  const float* qbase = (const float*)p.query.data + b * p.query.batch + h * p.query.head;
+  fetch_rows<kM, kD, kDp, kLdQ>(sq, qbase + m0 * p.query.row, p.query.row, 0, rows);
+  if (n_first <= n_last) fetch_rows<kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, n_last * kN, total);
+  copy_commit();
+  if constexpr (kQueryTransform) {
+    copy_wait<0>();
+    __syncthreads();
+    for (int r = warp; r < rows; r += kWarps) {
+      transform_row<kTypeFloat32>(p.query_transform, sq + r * kLdQ, kD, b, m0 + r, position0 + r);
+    }
+  }
+
+  float o[kTilesDv][4] = {};
+  float m[2] = {-infinity(), -infinity()}, l[2] = {0.f, 0.f};
+  const int row0 = warp * 16 + lane / 4;
+  constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap;
+  const float* q_at = sq + row0 * kLdQ + (lane & 3);
+  const float* k_at = sk + (lane / 4) * kLdQ + (lane & 3);
+  const float* v_at = sv + 2 * (lane & 3) * kLdV + lane / 4;
+
+  for (int n = n_last; n >= n_first; n--) {
+    const int j0 = n * kN;
+    copy_wait<0>();
+    __syncthreads();
+    fetch_rows<kN, kDv, kDvp, kLdV>(sv, vbase, p.value.row, j0, total);
+    copy_commit();
+    float s[kTilesN][4] = {};
+#pragma unroll 4
+    for (int d = 0; d < kStepsD; d++) {
+      const Pieces a[4] = {split(q_at[d * 8]), split(q_at[8 * kLdQ + d * 8]),
+                           split(q_at[d * 8 + 4]), split(q_at[8 * kLdQ + d * 8 + 4])};
+#pragma unroll
+      for (int j = 0; j < kTilesN; j++) {
+        mma_split(s[j], a, k_at[j * 8 * kLdQ + d * 8], k_at[j * 8 * kLdQ + d * 8 + 4]);
+      }
+    }
+    copy_wait<0>();
+    __syncthreads();
+    if (n > n_first) fetch_rows<kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, j0 - kN, total);
+    copy_commit();
+
+    const bool clean = plain && j0 >= clean_low && j0 + kN <= clean_high;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = row0 + r * 8;
+      const Interval seen = visible_keys(view, position0 + row);
+      const i64 base = mask_row_offset(p, b, h, min_of((i64)m0 + row, p.query_rows - 1));
+      float top = m[r];
+#pragma unroll
+      for (int j = 0; j < kTilesN; j++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float x = s[j][2 * r + e] * p.scale;
+          if constexpr (kSoftcap) x = p.softcap * tanhf(x / p.softcap);
+          if (!clean) {
+            const int key = j0 + j * 8 + (lane & 3) * 2 + e;
+            bool visible = key >= seen.low && key < seen.high;
+            if (visible) visible = apply_mask<kMaskKind>(p, base, key, x);
+            if (!visible) x = -infinity();
+          }
+          s[j][2 * r + e] = x;
+          top = fmaxf(top, x);
+        }
+      }
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+      // The rounding of origin is the same for all keys of the row and cancels in the quotient.
+      const float origin = top == -infinity() ? 0.f : top * kLog2e;
+      const float rescale = exp2_fast(fmaf(m[r], kLog2e, -origin));
+      m[r] = top;
+      float sum = 0.f;
+#pragma unroll
+      for (int j = 0; j < kTilesN; j++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const float x = exp2_fast(fmaf(s[j][2 * r + e], kLog2e, -origin));
+          s[j][2 * r + e] = x;
+          sum += x;
+        }
+      }
+      l[r] = l[r] * rescale + sum;
+#pragma unroll
+      for (int j = 0; j < kTilesDv; j++) {
+        o[j][2 * r] *= rescale;
+        o[j][2 * r + 1] *= rescale;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kTilesN; k++) {
+      const Pieces a[4] = {split(s[k][0]), split(s[k][2]), split(s[k][1]), split(s[k][3])};
+#pragma unroll
+      for (int j = 0; j < kTilesDv; j++) {
+        mma_split(o[j], a, v_at[k * 8 * kLdV + j * 8], v_at[k * 8 * kLdV + kLdV + j * 8]);
+      }
+    }
+  }
+
+  copy_wait<0>();
+  const float sink = kSinkKind == kSinkPerHead
+                         ? load_element<kTypeFloat32>(p.sink, h * p.sink_stride) : 0.f;
+  float* out = (float*)p.output.data + b * p.output.batch + h * p.output.head;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    float sum = l[r];
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    const int row = row0 + r * 8;
+    const bool empty = m[r] == -infinity() && sum == 0.f;
+    if (kHasLse && (lane & 3) == 0 && row < rows) {
+      ((float*)p.lse.data)[b * p.lse.batch + h * p.lse.head + (i64)(m0 + row) * p.lse.row] =
+          empty ? -infinity() : m[r] + logf(sum);
+    }
+    float factor = 1.f;
+    if (kSinkKind != kSinkNone && !empty) {
+      const float joint = fmaxf(m[r], sink);
+      factor = expf(m[r] - joint);
+      sum = sum * factor + expf(sink - joint);
+    }
+    const float inverse = factor / sum;
+    if (row < rows) {
+#pragma unroll
+      for (int j = 0; j < kTilesDv; j++) {
+        const int c = j * 8 + (lane & 3) * 2;
+        if (c < kDv) {
+          float2 pair;
+          pair.x = empty ? 0.f : o[j][2 * r] * inverse;
+          pair.y = empty ? 0.f : o[j][2 * r + 1] * inverse;
+          *(float2*)(out + (i64)(m0 + row) * p.output.row + c) = pair;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace attnk
