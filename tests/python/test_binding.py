@@ -1,0 +1,150 @@
+"""Bindings: the caller's memory executed again and again."""
+
+import numpy as np
+import pytest
+
+import attn_c
+from conftest import assert_close, decode, expected, prompt
+
+
+def outputs_in_place(inputs):
+    return {"output": np.full_like(inputs["query"], np.nan),
+            "present_key": inputs["past_key"], "present_value": inputs["past_value"]}
+
+
+def test_execute_needs_a_plan_unless_it_may_make_one(op):
+    inputs = prompt()
+    output = np.full_like(inputs["query"], np.nan)
+    with op.bind(None, inputs, {"output": output}) as binding:
+        with pytest.raises(attn_c.NotPrepared) as caught:
+            binding.execute()
+        assert caught.value.status == attn_c.NotPrepared.status == 5
+        assert np.isnan(output).all()
+        assert binding.capture_support().needs_prepare
+        with pytest.raises(attn_c.NotPrepared):
+            binding.describe()
+        binding.execute(prepare=True)
+        assert_close(output, expected(inputs, 5)["output"])
+        assert not binding.capture_support().needs_prepare
+
+
+def test_values_may_change_between_executes(op):
+    inputs = decode()
+    outputs = outputs_in_place(inputs)
+    with op.bind(None, inputs, outputs) as binding:
+        binding.prepare()
+        for total in (7, 8, 9):
+            inputs["seqlens_k"][:] = total - 1
+            inputs["total_sequence_length"][...] = total
+            inputs["query"][...] = np.random.default_rng(total).standard_normal((2, 1, 64))
+            want = expected(inputs, 16)["output"]
+            binding.execute()
+            assert_close(outputs["output"], want)
+
+
+def test_equal_shape_classes_share_one_plan(ctx, op):
+    inputs = decode()
+    with op.bind(None, inputs, outputs_in_place(inputs)) as binding:
+        binding.prepare()
+        before = ctx.stats
+        binding.execute()
+        others = decode(seed=5)
+        with op.bind(None, others, outputs_in_place(others)) as second:
+            second.prepare()
+            second.execute()
+        after = ctx.stats
+    assert after.plans_created == before.plans_created
+    assert after.plan_cache_hits == before.plan_cache_hits + 1
+    assert after.executions == before.executions + 2
+
+
+def test_scratch_is_kept_and_reused(op):
+    context = attn_c.Context("cpu", thread_count=2)
+    op = context.op("com.microsoft", "GroupQueryAttention", num_heads=4, kv_num_heads=2)
+    inputs = prompt(tokens=64)
+    with op.bind(None, inputs, {"output": np.empty_like(inputs["query"])}) as binding:
+        binding.prepare()
+        binding.execute()
+        before = context.stats
+        for _ in range(5):
+            binding.execute()
+        assert context.stats.scratch_allocations == before.scratch_allocations
+
+
+def test_workspace_of_the_caller(op):
+    inputs = prompt(tokens=64)
+    output = np.full_like(inputs["query"], np.nan)
+    with op.bind(None, inputs, {"output": output}) as binding:
+        binding.prepare()
+        info = binding.capture_support()
+        room = np.full(info.workspace_bytes + info.workspace_alignment, 0xff, np.uint8)
+        shift = -room.ctypes.data % max(info.workspace_alignment, 1)
+        binding.execute(workspace=room[shift:shift + info.workspace_bytes])
+        assert_close(output, expected(inputs, 64)["output"])
+        if info.workspace_bytes:
+            with pytest.raises(attn_c.InvalidArgument, match="workspace"):
+                binding.execute(workspace=room[shift:shift + info.workspace_bytes - 1])
+    with pytest.raises(attn_c.InvalidArgument, match="without gaps"):
+        attn_c._tensors.memory_of(np.zeros((4, 4))[:, ::2])
+    with pytest.raises(attn_c.InvalidArgument, match="read-only"):
+        attn_c._tensors.memory_of(np.broadcast_to(np.zeros(4), (1, 4)))
+
+
+def test_describe_names_engines_and_reasons(op):
+    inputs = prompt()
+    with op.bind(None, inputs, {"output": np.empty_like(inputs["query"])}) as binding:
+        binding.prepare()
+        text = binding.describe()
+    assert text["schema"] >= 1
+    assert text["operator"]["label"] == "layer 0"
+    attention = [stage for stage in text["stages"] if stage["stage"] == "attention"]
+    assert len(attention) == 1 and attention[0]["flops"] > 0
+    ran = [entry for entry in attention[0]["considered"] if entry["supported"]]
+    assert ran and ran[-1]["engine"] == attention[0]["engine"]
+    assert all(entry["reason"] for entry in attention[0]["considered"] if not entry["supported"])
+
+
+def test_every_engine_can_be_forced(ctx, op):
+    inputs = prompt()
+    want = expected(inputs, 5)["output"]
+    for engine in ctx.info.engines:
+        output = np.full_like(inputs["query"], np.nan)
+        with op.bind(None, inputs, {"output": output}) as binding:
+            try:
+                binding.prepare(engine=engine)
+            except attn_c.Unsupported as refusal:
+                assert engine in str(refusal)
+                continue
+            binding.execute()
+            assert engine in [stage["engine"] for stage in binding.describe()["stages"]]
+        assert_close(output, want)
+    with op.bind(None, inputs, {"output": output}) as binding:
+        with pytest.raises(attn_c.Error, match="no-such-engine"):
+            binding.prepare(engine="no-such-engine")
+
+
+def test_unbinding_is_felt(op):
+    inputs = prompt()
+    with op.bind(None, inputs, {"output": np.empty_like(inputs["query"])}) as binding:
+        binding.prepare()
+        binding.set_input("seqlens_k", None)
+        with pytest.raises(attn_c.InvalidArgument, match="seqlens_k"):
+            binding.execute(prepare=True)
+
+
+def test_a_closed_binding_says_so(ctx, op):
+    before = ctx.stats.bindings_live
+    binding = op.bind()
+    assert ctx.stats.bindings_live == before + 1
+    with binding:
+        pass
+    assert ctx.stats.bindings_live == before
+    for use in (binding.execute, binding.prepare, binding.describe, binding.capture_support):
+        with pytest.raises(attn_c.InvalidArgument, match="closed"):
+            use()
+
+
+def test_a_session_of_another_context_is_refused(op):
+    other = attn_c.Context("cpu").session()
+    with pytest.raises(attn_c.InvalidArgument, match="context"):
+        op.bind(other)
