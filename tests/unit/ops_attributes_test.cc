@@ -5,7 +5,7 @@
 
 #include "ops_gqa_call.h"
 
-namespace attn::test {
+namespace attn::ops_test {
 namespace {
 
 constexpr AttributeSchema kAttributes[] = {
@@ -165,4 +165,4 @@ TEST(OpsRegistry, GroupQueryAttentionHasTheStandardsSlots) {
 }
 
 }  // namespace
-}  // namespace attn::test
+}  // namespace attn::ops_test

@@ -5,7 +5,7 @@
 
 #include "ops_gqa_call.h"
 
-namespace attn::test {
+namespace attn::ops_test {
 namespace {
 
 std::string refusal_with(Attribute attribute) {
@@ -161,4 +161,4 @@ TEST(GqaAttributes, CacheFormsThatAreNotBuilt) {
 }
 
 }  // namespace
-}  // namespace attn::test
+}  // namespace attn::ops_test

@@ -12,7 +12,7 @@
 #include "ops/group_query_attention.h"
 #include "ops/operator.h"
 
-namespace attn::test {
+namespace attn::ops_test {
 
 // A row-major tensor; unknown sizes leave the strides outside them 0.
 inline Tensor make_tensor(DType type, std::initializer_list<int64_t> shape, void* data = nullptr,
@@ -135,4 +135,4 @@ std::string refusal(const Action& action) {
   return "";
 }
 
-}  // namespace attn::test
+}  // namespace attn::ops_test

@@ -5,7 +5,7 @@
 
 #include "ops_gqa_call.h"
 
-namespace attn::test {
+namespace attn::ops_test {
 namespace {
 
 using namespace gqa;
@@ -501,4 +501,4 @@ TEST(GqaLower, StridesOfAnyPartAreNoticed) {
 }
 
 }  // namespace
-}  // namespace attn::test
+}  // namespace attn::ops_test

@@ -3,7 +3,7 @@
 
 #include "ops_gqa_call.h"
 
-namespace attn::test {
+namespace attn::ops_test {
 namespace {
 
 using namespace gqa;
@@ -221,4 +221,4 @@ TEST(GqaInfer, RefusesWhatLoweringRefuses) {
 }
 
 }  // namespace
-}  // namespace attn::test
+}  // namespace attn::ops_test

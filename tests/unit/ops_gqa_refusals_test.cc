@@ -5,7 +5,7 @@
 
 #include "ops_gqa_call.h"
 
-namespace attn::test {
+namespace attn::ops_test {
 namespace {
 
 using namespace gqa;
@@ -519,4 +519,4 @@ TEST(GqaRefusals, StridesThatOverflow) {
 }
 
 }  // namespace
-}  // namespace attn::test
+}  // namespace attn::ops_test
