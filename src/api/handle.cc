@@ -3,20 +3,20 @@
 namespace attn::api {
 namespace {
 
-const char* name_of(ObjectKind kind) {
+const char* words_of(ObjectKind kind) {
   switch (kind) {
     case ObjectKind::kContext:
-      return "context";
+      return "a context";
     case ObjectKind::kSession:
-      return "session";
+      return "a session";
     case ObjectKind::kOp:
-      return "op";
+      return "an op";
     case ObjectKind::kPlan:
-      return "plan";
+      return "a plan";
     case ObjectKind::kBinding:
-      return "binding";
+      return "a binding";
     case ObjectKind::kGraph:
-      return "graph";
+      return "a graph";
     case ObjectKind::kReleased:
       break;
   }
@@ -26,17 +26,17 @@ const char* name_of(ObjectKind kind) {
 }  // namespace
 
 void fail_handle(const void* handle, const char* name, ObjectKind expected) {
-  if (handle == nullptr) fail_argument(name, " is null; a ", name_of(expected), " is needed");
+  if (handle == nullptr) fail_argument(name, " is null; ", words_of(expected), " is needed");
   if (!aligned_as_handle(handle)) {
-    fail_argument(name, " is no handle of this library; a ", name_of(expected), " is needed");
+    fail_argument(name, " is no handle of this library; ", words_of(expected), " is needed");
   }
   const ObjectKind kind = kind_of(handle);
   if (kind == ObjectKind::kReleased) fail_argument(name, " was released already");
-  const char* other = name_of(kind);
+  const char* other = words_of(kind);
   if (other == nullptr) {
-    fail_argument(name, " is no live handle of this library; a ", name_of(expected), " is needed");
+    fail_argument(name, " is no live handle of this library; ", words_of(expected), " is needed");
   }
-  fail_argument(name, " is a ", other, "; a ", name_of(expected), " is needed");
+  fail_argument(name, " is ", other, "; ", words_of(expected), " is needed");
 }
 
 void BusyGuard::fail_busy(const char* name) {

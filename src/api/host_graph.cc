@@ -1,43 +1,50 @@
-// Host help: graphs. The CPU has none, so no graph is ever made here and each call says so.
+// Host help: graphs of captured executions. Back ends without them, such as the CPU's, say so.
+#include <memory>
+
 #include "api/context.h"
 #include "api/guard.h"
 #include "attn_c_host.h"
 
-// No back end of this build makes one; the type gives handles of graphs a kind word to check.
+// Threads: one at a time. Keeps the context.
 struct attn_host_graph final : attn::api::Object<attn_host_graph, attn::api::ObjectKind::kGraph> {
+  attn_host_graph(attn_context& owner, std::unique_ptr<attn::HostGraph> made)
+      : context(owner), graph(std::move(made)) {}
+
+  attn::api::Ref<attn_context> context;
+  std::unique_ptr<attn::HostGraph> graph;
 };
 
 namespace {
 
-constexpr const char* kNoGraphs = "the CPU back end has no graphs; execute runs at once";
+attn::HostHelp& graphs_of(attn_context& context) {
+  attn::HostHelp* help = context.backend->host_help();
+  if (help == nullptr) {
+    attn::fail_unsupported("this context's back end has no graphs; execute runs at once");
+  }
+  return *help;
+}
 
 }  // namespace
 
 using attn::api::checked;
 using attn::api::guard;
 
-attn_status attn_host_graph_begin_capture(attn_context* context, void* /*stream*/,
+attn_status attn_host_graph_begin_capture(attn_context* context, void* stream,
                                           attn_error* error) {
-  return guard(error, [&] {
-    checked(context, "context");
-    attn::fail_unsupported(kNoGraphs);
-  });
+  return guard(error, [&] { graphs_of(checked(context, "context")).begin_capture(stream); });
 }
 
-attn_status attn_host_graph_end_capture(attn_context* context, void* /*stream*/,
+attn_status attn_host_graph_end_capture(attn_context* context, void* stream,
                                         attn_host_graph** graph, attn_error* error) {
   return guard(error, [&] {
-    checked(context, "context");
+    attn_context& owner = checked(context, "context");
     if (graph == nullptr) attn::fail_argument("graph is null; it receives the graph");
-    attn::fail_unsupported(kNoGraphs);
+    *graph = new attn_host_graph(owner, graphs_of(owner).end_capture(stream));
   });
 }
 
-attn_status attn_host_graph_launch(attn_host_graph* graph, void* /*stream*/, attn_error* error) {
-  return guard(error, [&] {
-    checked(graph, "graph");
-    attn::fail_unsupported(kNoGraphs);
-  });
+attn_status attn_host_graph_launch(attn_host_graph* graph, void* stream, attn_error* error) {
+  return guard(error, [&] { checked(graph, "graph").graph->launch(stream); });
 }
 
 void attn_host_graph_release(attn_host_graph* graph) { attn::api::release_handle(graph); }

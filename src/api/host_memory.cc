@@ -1,5 +1,5 @@
-// Host help: memory and streams for programs that bring none. The CPU's memory is the host's for
-// every kind, and its streams are null.
+// Host help: memory and streams for programs that bring none. A back end without help of its own
+// runs on the host: its memory is the host's for every kind, and its streams are null.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -32,7 +32,7 @@ void* allocate(uint64_t bytes) {
   return memory;
 }
 
-void copy(void* target, const void* source, uint64_t bytes) {
+void check_copy(const void* target, const void* source, uint64_t bytes) {
   if (bytes == 0) return;
   if (target == nullptr) fail_argument("target is null, but bytes is ", bytes);
   if (source == nullptr) fail_argument("source is null, but bytes is ", bytes);
@@ -41,7 +41,6 @@ void copy(void* target, const void* source, uint64_t bytes) {
   if ((to > from ? to - from : from - to) < bytes) {
     fail_argument("target and source overlap; copies of ", bytes, " bytes may not");
   }
-  std::memcpy(target, source, bytes);
 }
 
 }  // namespace
@@ -53,49 +52,68 @@ using attn::api::guard;
 attn_status attn_host_memory_alloc(attn_context* context, uint32_t kind, uint64_t bytes,
                                    void** memory, attn_error* error) {
   return guard(error, [&] {
-    checked(context, "context");
+    attn::HostHelp* help = checked(context, "context").backend->host_help();
     attn::api::check_kind(kind);
     if (memory == nullptr) attn::fail_argument("memory is null; it receives the address");
-    *memory = attn::api::allocate(bytes);
+    *memory = help != nullptr ? help->allocate(kind, bytes) : attn::api::allocate(bytes);
   });
 }
 
 attn_status attn_host_memory_free(attn_context* context, uint32_t kind, void* memory,
                                   attn_error* error) {
   return guard(error, [&] {
-    checked(context, "context");
+    attn::HostHelp* help = checked(context, "context").backend->host_help();
     attn::api::check_kind(kind);
-    std::free(memory);
+    if (memory == nullptr) return;
+    if (help != nullptr) {
+      help->deallocate(kind, memory);
+    } else {
+      std::free(memory);
+    }
   });
 }
 
 attn_status attn_host_memory_copy(attn_context* context, void* target, const void* source,
                                   uint64_t bytes, void* stream, attn_error* error) {
   return guard(error, [&] {
-    checked(context, "context");
-    attn::api::check_stream(stream);
-    attn::api::copy(target, source, bytes);
+    attn::HostHelp* help = checked(context, "context").backend->host_help();
+    if (help == nullptr) attn::api::check_stream(stream);
+    attn::api::check_copy(target, source, bytes);
+    if (bytes == 0) return;
+    if (help != nullptr) {
+      help->copy(target, source, bytes, stream);
+    } else {
+      std::memcpy(target, source, bytes);
+    }
   });
 }
 
 attn_status attn_host_stream_create(attn_context* context, void** stream, attn_error* error) {
   return guard(error, [&] {
-    checked(context, "context");
+    attn::HostHelp* help = checked(context, "context").backend->host_help();
     if (stream == nullptr) attn::fail_argument("stream is null; it receives the stream");
-    *stream = nullptr;
+    *stream = help != nullptr ? help->create_stream() : nullptr;
   });
 }
 
 attn_status attn_host_stream_synchronize(attn_context* context, void* stream, attn_error* error) {
   return guard(error, [&] {
-    checked(context, "context");
-    attn::api::check_stream(stream);
+    attn::HostHelp* help = checked(context, "context").backend->host_help();
+    if (help != nullptr) {
+      help->synchronize(stream);
+    } else {
+      attn::api::check_stream(stream);
+    }
   });
 }
 
 attn_status attn_host_stream_release(attn_context* context, void* stream, attn_error* error) {
   return guard(error, [&] {
-    checked(context, "context");
-    attn::api::check_stream(stream);
+    attn::HostHelp* help = checked(context, "context").backend->host_help();
+    if (help != nullptr) {
+      help->release_stream(stream);
+    } else {
+      attn::api::check_stream(stream);
+    }
   });
 }
