@@ -100,6 +100,13 @@ DIFFERENCES = (
         lambda: node(attention_bias=lambda normal: normal(2, HEADS, 1, 4)),
         "refuses", "agrees"),
     Difference(
+        "more new keys than queries",
+        "Without rotary embedding the numbers of new keys and of queries are independent here; "
+        "ONNX Runtime demands that they are equal, or no new keys. The reference decides.",
+        lambda: node(tokens=1, past=9, totals=[5, 7], key=lambda normal: normal(
+            2, 2, KV_HEADS * SIZE), value=lambda normal: normal(2, 2, KV_HEADS * SIZE)),
+        "refuses", "agrees", capacity=9),
+    Difference(
         "norms of queries and keys",
         "The CPU kernel of ONNX Runtime refuses q_norm_weight and k_norm_weight; the contract has "
         "them, and here they run. The reference decides.",
@@ -159,8 +166,8 @@ REFUSED_BY_BOTH = (
      lambda: node(batch=1, tokens=3, totals=[2], bound=7, past=9)),
     ("a key without a value", lambda: _without(node(), "value")),
     ("a past key without a past value", lambda: _without(node(past=9), "past_value")),
-    ("another number of keys than queries", lambda: node(
-        tokens=1, past=9, totals=[5, 5], key=lambda normal: normal(2, 2, KV_HEADS * SIZE),
+    ("rotary embedding of another number of keys than queries", lambda: node(
+        tokens=1, past=9, totals=[5, 5], width=16, key=lambda normal: normal(2, 2, KV_HEADS * SIZE),
         value=lambda normal: normal(2, 2, KV_HEADS * SIZE))),
     ("a window without causality", lambda: node({"causal": 0, "local_window_size": 3})),
     ("heads that do not divide", lambda: node({"num_heads": 5})),

@@ -9,18 +9,20 @@ from onnx import TensorProto, helper
 
 INPUTS = (
     "query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length",
-    "cos_cache", "sin_cache", "position_ids", "attention_bias", "head_sink")
+    "cos_cache", "sin_cache", "position_ids", "attention_bias", "head_sink", "k_scale", "v_scale",
+    "q_norm_weight", "k_norm_weight")
 OUTPUTS = ("output", "present_key", "present_value", "output_qk")
 
 # What the standard says of the shapes; only the ranks matter to a model with open sizes.
 _RANKS = {
     "query": 3, "key": 3, "value": 3, "past_key": 4, "past_value": 4, "seqlens_k": 1,
     "total_sequence_length": 0, "cos_cache": 2, "sin_cache": 2, "position_ids": 2,
-    "attention_bias": 4, "head_sink": 1, "output": 3, "present_key": 4, "present_value": 4,
+    "attention_bias": 4, "head_sink": 1, "k_scale": 1, "v_scale": 1, "q_norm_weight": 1,
+    "k_norm_weight": 1, "output": 3, "present_key": 4, "present_value": 4,
     "output_qk": 4}
 _FIXED_TYPES = {
     "seqlens_k": TensorProto.INT32, "total_sequence_length": TensorProto.INT32,
-    "position_ids": TensorProto.INT64}
+    "position_ids": TensorProto.INT64, "k_scale": TensorProto.FLOAT, "v_scale": TensorProto.FLOAT}
 _FLOAT_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
 
 

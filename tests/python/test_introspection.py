@@ -57,11 +57,15 @@ def test_every_simd_level_can_be_forced():
 
 
 def test_the_environment_counts_unless_it_is_ignored(monkeypatch):
-    lowest = attn_c.Context("cpu").info.simd_levels[-1]
-    monkeypatch.setenv("ATTN_C_THREADS", "1")
-    assert attn_c.Context("cpu", thread_count=2).info.thread_count == 2
-    assert attn_c.Context("cpu", simd_level=lowest, ignore_environment=True).info.simd_level == \
-        lowest
+    info = attn_c.Context("cpu").info
+    best, lowest = info.simd_levels[0], info.simd_levels[-1]
+    monkeypatch.setenv("ATTN_C_THREAD_COUNT", "1")
+    monkeypatch.setenv("ATTN_C_SIMD_LEVEL", lowest)
+    info = attn_c.Context("cpu").info
+    assert (info.thread_count, info.simd_level) == (1, lowest)
+    info = attn_c.Context("cpu", thread_count=2, simd_level=best).info
+    assert (info.thread_count, info.simd_level) == (2, best)
+    assert attn_c.Context("cpu", ignore_environment=True).info.simd_level == best
 
 
 def test_stats_count_what_lives():
@@ -92,7 +96,7 @@ def test_fault_texts():
     assert text.count("; ") == 1 and needed == len(text.encode()) + 1
     short, again = native.attn_fault_text(1 | 32, 8)
     assert short == text[:7] and again == needed
-    assert native.attn_fault_text(0, 4096) == ("", 1)
+    assert native.attn_fault_text(0, 4096) == ["", 1]
 
 
 def test_host_memory(ctx):

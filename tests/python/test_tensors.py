@@ -26,7 +26,7 @@ class Foreign:
         return self.device or self.array.__dlpack_device__()
 
     def __dlpack__(self, **keywords):
-        self.asked.append(keywords)
+        self.asked.append(dict(keywords))
         if "max_version" in keywords and not self.versioned:
             raise TypeError("unexpected keyword argument 'max_version'")
         keywords.pop("stream", None)

@@ -25,54 +25,55 @@ def long_work():
     return binding
 
 
-def test_execute_lets_other_threads_run():
-    binding = long_work()
-    inside, stop, ticks = threading.Event(), threading.Event(), []
+def ticks_within_a_call(binding):
+    """Whether another thread of Python ran well inside of one execute."""
+    stop, ticks = threading.Event(), []
 
     def tick():
-        inside.wait()
         while not stop.is_set():
             ticks.append(time.perf_counter())
             time.sleep(0.0002)
 
     ticker = threading.Thread(target=tick)
     ticker.start()
-    inside.set()
     begin = time.perf_counter()
     binding.execute()
     end = time.perf_counter()
     stop.set()
     ticker.join()
-    # Had the GIL been held, no tick could lie well inside of the call.
     margin = (end - begin) / 4
-    assert any(begin + margin < at < end - margin for at in ticks)
+    return any(begin + margin < at < end - margin for at in ticks)
+
+
+def test_execute_lets_other_threads_run():
+    """With the GIL held it never could; without, a busy machine may need a few tries."""
+    binding = long_work()
+    assert any(ticks_within_a_call(binding) for _ in range(5))
 
 
 def test_one_session_serves_one_thread_at_a_time():
     binding = long_work()
-    results = []
+    busy = threading.Event()
+    failures = []
 
     def execute():
-        try:
-            binding.execute()
-            results.append("done")
-        except attn_c.Busy as error:
-            results.append(error.status)
+        for _ in range(200):
+            if busy.is_set():
+                return
+            try:
+                binding.execute()
+            except attn_c.Busy:
+                busy.set()
+            except Exception as error:  # noqa: BLE001  (whatever it is, the test shows it)
+                failures.append(error)
 
-    # Several starts at once: at least one runs, and whoever comes meanwhile is told.
-    barrier = threading.Barrier(4)
-
-    def start():
-        barrier.wait()
-        execute()
-
-    threads = [threading.Thread(target=start) for _ in range(4)]
+    threads = [threading.Thread(target=execute) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(results) == 4 and "done" in results
-    assert attn_c.Busy.status in results
+    assert not failures and busy.is_set()
+    binding.execute()
 
 
 def test_calls_from_many_threads(ctx, op):
