@@ -75,7 +75,7 @@ static int print_context(const Plugin* library, attn_context* context) {
   return 0;
 }
 
-/* The last choices printed, so that equal reasons are given once. */
+/* Why the engines were chosen, of the last layer, for each type. */
 typedef struct Reasons {
   Choice prompt[ELEMENT_TYPE_COUNT];
   Choice step[ELEMENT_TYPE_COUNT];
@@ -156,18 +156,28 @@ static int claim_all(const Plugin* library, attn_context* context, const Recordi
   return status;
 }
 
+/* One line for all types that chose the same engine for the same reasons. */
+static void print_choices(const char* what, const Choice* choices) {
+  int printed[ELEMENT_TYPE_COUNT] = {0};
+  for (int type = 0; type < ELEMENT_TYPE_COUNT; ++type) {
+    if (printed[type]) continue;
+    printf("%s, %s", what, kElementTypes[type].name);
+    for (int other = type + 1; other < ELEMENT_TYPE_COUNT; ++other) {
+      if (strcmp(choices[type].engine, choices[other].engine) != 0 ||
+          strcmp(choices[type].why, choices[other].why) != 0) {
+        continue;
+      }
+      printf(", %s", kElementTypes[other].name);
+      printed[other] = 1;
+    }
+    printf("\n  %s: %s\n", choices[type].engine, choices[type].why);
+  }
+}
+
 static void print_reasons(const Reasons* why) {
   printf("\n");
-  for (int type = 0; type < ELEMENT_TYPE_COUNT; ++type) {
-    if (type > 0 && strcmp(why->prompt[type].why, why->prompt[type - 1].why) == 0 &&
-        strcmp(why->step[type].why, why->step[type - 1].why) == 0) {
-      continue;
-    }
-    printf("%s prompt: %s: %s\n", kElementTypes[type].name, why->prompt[type].engine,
-           why->prompt[type].why);
-    printf("%s token:  %s: %s\n", kElementTypes[type].name, why->step[type].engine,
-           why->step[type].why);
-  }
+  print_choices("prompt", why->prompt);
+  print_choices("token", why->step);
   printf("capture: %s\n", why->capture);
 }
 
@@ -208,6 +218,8 @@ static int check_prompt(const Recording* model, long prompt) {
 
 int main(int argc, char** argv) {
   Options options;
+  /* Whole lines, so that what goes to stderr stands where it belongs. */
+  setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
   if (parse_options(argc, argv, &options) != 0) return 1;
 
   Plugin library;

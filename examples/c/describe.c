@@ -97,7 +97,7 @@ static void explain_engine(Span verdict, const char* chosen, char* why, size_t c
     snprintf(why, capacity, "%s", reason);
     append(why, capacity, rest);
   } else {
-    snprintf(text, sizeof text, "; %s: %s", name, reason);
+    snprintf(text, sizeof text, "\n  %s: %s", name, reason);
     append(why, capacity, text);
   }
 }

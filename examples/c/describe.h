@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /* Looks up a stage ("attention", "kv_update") in the text of attn_plan_describe: the engine that
- * runs it, and in words why: what the library says of the choice, then every engine that it passed
- * over with the reason. Texts are cut to fit; "?" stands where the description has no such stage.
+ * runs it, and in words why: what the library says of the choice, then a line for every engine that
+ * it passed over. Texts are cut to fit; "?" stands where the description has no such stage.
  */
 void describe_choice(const char* json, const char* stage, char* engine, size_t engine_capacity,
                      char* why, size_t why_capacity);

@@ -6,8 +6,9 @@
 
 /* The library's two ways to run an operator. */
 typedef enum Way {
-  kBindingWay, /* simple: tensors are bound to an object that prepares and executes */
-  kPlanWay     /* fast: a plan, and the tensors with every execution; captured where possible */
+  kBindingWay, /* an object remembers the tensors, prepares and executes */
+  kPlanWay     /* a plan that layers can share; tensors come with every execution. The example
+                * captures this way where the device can. */
 } Way;
 
 /* Which engine served the attention of a call, and why that one. */

@@ -7,9 +7,11 @@
 
 /* In units of the type's rounding error at the largest recorded number. A rotated key is rounded
  * before and after the rotation, which can grow a channel by sqrt(2): 4 is the most. The output has
- * no such hard limit; in 16-bit types the rounded queries and keys alone make up to 4. */
+ * no such hard limit: in 16-bit types it is the rounded queries and keys that count, in float32 the
+ * rounding of long sums and of large scores. */
 #define KEY_UNITS 4.0
-#define OUTPUT_UNITS 16.0
+#define OUTPUT_UNITS_16 8.0
+#define OUTPUT_UNITS_32 32.0
 
 static double largest(const RecordedTensor* tensor) {
   int64_t count = 1;
@@ -54,7 +56,8 @@ static void verify_cache_row(const Layer* self, const Outcome* result, int64_t h
 void verify(const Layer* self, const Outcome* result, Verdict* out) {
   const RecordedLayer* recorded = self->recorded;
   memset(out, 0, sizeof *out);
-  out->output_bound = OUTPUT_UNITS * self->type->unit_roundoff * largest(&recorded->output);
+  const double units = self->type->size == 4 ? OUTPUT_UNITS_32 : OUTPUT_UNITS_16;
+  out->output_bound = units * self->type->unit_roundoff * largest(&recorded->output);
   out->keys_bound = KEY_UNITS * self->type->unit_roundoff * largest(&recorded->present_key);
   const int64_t outputs = self->rows * self->heads * self->head_size;
   for (int64_t i = 0; i < outputs; ++i) {
