@@ -16,7 +16,7 @@
 
 namespace attn {
 
-// ---- schema: what introspection shows, and what the API layer checks by itself -------------------
+// ---- schema: what introspection shows, and what the API layer checks by itself ------------------
 
 struct SlotSchema {
   uint32_t slot = 0;  // the standard's index, extensions from ATTN_SLOT_EXTENSION
@@ -88,9 +88,10 @@ class Operator {
   virtual ~Operator() = default;
   virtual const OperatorSchema& schema() const = 0;
 
-  // Checks every rule of shape, type, presence and placement, then fills `out`. Throws Error with
-  // INVALID_ARGUMENT (a rule of the contract is broken) or UNSUPPORTED (legal, not built). Values in
-  // memory are not read here but by the back end. `out` arrives default-constructed.
+  // Checks every rule of shape, type and presence, then fills `out`, which arrives
+  // default-constructed. Throws Error with INVALID_ARGUMENT (a rule of the contract is broken) or
+  // UNSUPPORTED (legal, not built). Values in memory are read by the back end, not here, but for
+  // host scalars that shapes are checked against. Where memory may lie is the API layer's check.
   virtual void lower(const Arguments& arguments, LowerMode mode, Lowering& out) const = 0;
 
   // Type, rank and shape of output `position` (schema position) for these inputs; strides are

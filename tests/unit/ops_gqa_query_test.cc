@@ -1,6 +1,8 @@
 // The claim gate with open sizes, and the inference of outputs.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "ops_gqa_call.h"
 
 namespace attn::ops_test {
@@ -141,6 +143,48 @@ TEST(GqaQuery, AliasesOfOpenSizes) {
   EXPECT_FALSE(lowering.kv_update->spec.value.in_place);
 }
 
+// A legal call stays legal whatever the query leaves open: the gate refuses nothing that would run.
+TEST(GqaQuery, LegalCallsStayLegalWithSizesLeftOpen) {
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&random](uint32_t count) { return random() % count; };
+    GqaCall call(draw(2) != 0 ? kFloat32 : kBfloat16);
+    if (draw(2) != 0) call.rotate(kFloat32);
+    if (draw(2) != 0) call.norm();
+    if (draw(3) == 0) call.pack();
+    if (draw(3) == 0) call.drop_past();
+    if (draw(3) == 0) call.drop_present();
+    if (draw(2) != 0) call.in(kSeqlensK) = make_tensor(kInt32, {kBatch, 1});
+    if (draw(2) != 0) {
+      call.in(kAttentionBias) = make_tensor(call.in(kQuery).type, {1, kHeads, kRows, 20});
+    }
+    if (draw(2) != 0) call.in(kPositionIds) = make_tensor(kInt64, {kBatch, kRows});
+    if (draw(2) != 0) {
+      call.out(kLogSumExp) = make_tensor(kFloat32, {kBatch, kHeads, kRows});
+    }
+    const Lowering known = call.lower();
+    call.mode = LowerMode::kQuery;
+    const uint32_t share = 1 + draw(8);
+    const auto leave_open = [&](Tensor& tensor) {
+      for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+        if (draw(share) == 0) tensor.shape[static_cast<size_t>(axis)] = kAnyDim;
+      }
+    };
+    for (Tensor& tensor : call.arguments.in) leave_open(tensor);
+    for (Tensor& tensor : call.arguments.out) leave_open(tensor);
+    Lowering open;
+    ASSERT_EQ(refusal([&] { open = call.lower(); }), "") << "seed " << seed;
+    // What is known of the answer is what the full call would have given.
+    EXPECT_TRUE(open.batch == kAnyDim || open.batch == kBatch) << "seed " << seed;
+    const AttentionSpec& spec = open.attention->spec;
+    EXPECT_TRUE(spec.head_size == -1 || spec.head_size == kChannels) << "seed " << seed;
+    if (spec.head_size == kChannels && open.lengths.new_rows != kAnyDim &&
+        spec.query_transform.width == known.attention->spec.query_transform.width) {
+      EXPECT_EQ(spec, known.attention->spec) << "seed " << seed;
+    }
+  }
+}
+
 // ---- inference ----------------------------------------------------------------------------------
 
 std::string text_of(const Tensor& tensor) {
@@ -211,6 +255,12 @@ TEST(GqaInfer, OpenSizesStayOpen) {
   EXPECT_FALSE(depends);  // the past's length is missing, not a value
   call.in(kSeqlensK).shape[0] = 5;
   EXPECT_EQ(text_of(call.infer(kLogSumExp)), "float32 (5, 4, ?)");
+}
+
+TEST(GqaInfer, PositionsBeyondTheSchemaAreADefect) {
+  EXPECT_EQ(refusal([] { GqaCall().infer(kOutputCount); }),
+            "12: GroupQueryAttention has no output position 5");
+  EXPECT_EQ(&GqaCall().create()->schema(), &kGroupQueryAttentionSchema);
 }
 
 TEST(GqaInfer, RefusesWhatLoweringRefuses) {
