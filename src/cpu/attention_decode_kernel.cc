@@ -109,14 +109,18 @@ class DecodeItem {
 
   static float exp_one(float x) { return hn::GetLane(exp_float(hn::Set(kF, x))); }
 
+  // One softmax step. While its scores are computed its values are fetched, and while its values are
+  // added the keys of the next step: the hardware does not foresee either.
   void run_block(const KeyRange& block, const DecodeSums& sums) {
     const int n = static_cast<int>(block.end - block.begin);
-    const Raw* row[kDecodeBlock + 4];
+    const Raw* key[kDecodeBlock + 4];
+    const Raw* value[kDecodeBlock];
     for (int j = 0; j < n; ++j) {
-      row[j] = reinterpret_cast<const Raw*>(keys_.row(block.begin + j));
+      key[j] = reinterpret_cast<const Raw*>(keys_.row(block.begin + j));
+      value[j] = reinterpret_cast<const Raw*>(values_.row(block.begin + j));
     }
-    for (int j = n; j % 4 != 0; ++j) row[j] = row[n - 1];
-    for (int r = 0; r < geo_.rows; r += 4) score_rows(r, row, n);
+    for (int j = n; j % 4 != 0; ++j) key[j] = key[n - 1];
+    for (int r = 0; r < geo_.rows; r += 4) score_rows(r, key, value, n);
     const int padded = static_cast<int>(round_up(n, std::max(kLanes, 4)));
     for (int r = 0; r < geo_.rows; ++r) {
       float* s = s_.scores + r * kDecodeBlock;
@@ -130,48 +134,69 @@ class DecodeItem {
       sums.max[r] = state.max;
       sums.sum[r] = state.sum;
     }
-    for (int j = 0; j < n; ++j) {
-      row[j] = reinterpret_cast<const Raw*>(values_.row(block.begin + j));
+    const int64_t next = std::min(block.end + kDecodeBlock, seen_.end);
+    for (int r = 0; r < geo_.rows; r += 4) {
+      add_rows(r, value, n, sums, KeyRange{block.end, r == 0 ? next : block.end});
     }
-    for (int r = 0; r < geo_.rows; r += 4) add_rows(r, row, n, sums);
+  }
+
+  static void fetch_row(const void* row, int64_t bytes) {
+    const char* at = static_cast<const char*>(row);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
   }
 
   // Scores of up to four rows from r on.
-  void score_rows(int r, const Raw* const* row, int n) {
+  void score_rows(int r, const Raw* const* key, const Raw* const* value, int n) {
     const float* q = s_.query + static_cast<int64_t>(r) * geo_.depth;
     float* s = s_.scores + r * kDecodeBlock;
+    const int depth = spec_.head_size;
+    const int64_t value_bytes = spec_.v_head_size * static_cast<int64_t>(sizeof(Raw));
+    const int rows = std::min(4, geo_.rows - r);
     for (int j = 0; j < n; j += 4) {
-      switch (std::min(4, geo_.rows - r)) {
+      if (r == 0) {
+        for (int i = j; i < std::min(j + 4, n); ++i) fetch_row(value[i], value_bytes);
+      }
+      switch (rows) {
         case 1:
-          score_four_keys<1>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+          score_four_keys<1>(E{}, q, geo_.depth, key + j, depth, s + j, kDecodeBlock);
           break;
         case 2:
-          score_four_keys<2>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+          score_four_keys<2>(E{}, q, geo_.depth, key + j, depth, s + j, kDecodeBlock);
           break;
         case 3:
-          score_four_keys<3>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+          score_four_keys<3>(E{}, q, geo_.depth, key + j, depth, s + j, kDecodeBlock);
           break;
         default:
-          score_four_keys<4>(E{}, q, geo_.depth, row + j, spec_.head_size, s + j, kDecodeBlock);
+          score_four_keys<4>(E{}, q, geo_.depth, key + j, depth, s + j, kDecodeBlock);
       }
     }
   }
 
-  // Weighted values of up to four rows from r on.
-  void add_rows(int r, const Raw* const* row, int n, const DecodeSums& sums) {
+  // Weighted values of up to four rows from r on; fetches the keys of `next` meanwhile.
+  void add_rows(int r, const Raw* const* value, int n, const DecodeSums& sums, KeyRange next) {
     const float* w = s_.scores + r * kDecodeBlock;
     float* out = sums.output + static_cast<int64_t>(r) * geo_.v_channels;
     const float* f = s_.factors + r;
     const int channels = spec_.v_head_size;
+    const int64_t key_bytes = spec_.head_size * static_cast<int64_t>(sizeof(Raw));
+    const auto fetch = [&](int done) {
+      const int64_t upto = std::min(next.end, next.begin + ceil_div(kDecodeBlock * done, channels));
+      for (; fetched_ < upto; ++fetched_) fetch_row(keys_.row(fetched_), key_bytes);
+    };
+    fetched_ = next.begin;
     switch (std::min(4, geo_.rows - r)) {
       case 1:
-        return add_values<1>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+        return add_values<1>(E{}, w, kDecodeBlock, value, n, channels, out, geo_.v_channels, f,
+                             fetch);
       case 2:
-        return add_values<2>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+        return add_values<2>(E{}, w, kDecodeBlock, value, n, channels, out, geo_.v_channels, f,
+                             fetch);
       case 3:
-        return add_values<3>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+        return add_values<3>(E{}, w, kDecodeBlock, value, n, channels, out, geo_.v_channels, f,
+                             fetch);
       default:
-        return add_values<4>(E{}, w, kDecodeBlock, row, n, channels, out, geo_.v_channels, f);
+        return add_values<4>(E{}, w, kDecodeBlock, value, n, channels, out, geo_.v_channels, f,
+                             fetch);
     }
   }
 
@@ -184,6 +209,7 @@ class DecodeItem {
   KvRows keys_, values_;
   KeyRange seen_;
   SpanCut cut_;
+  int64_t fetched_ = 0;  // keys below are on their way
   int64_t item_ = -1, batch_ = 0, kv_head_ = 0, group_ = 1;
   bool plain_;  // neither cap nor mask
 };

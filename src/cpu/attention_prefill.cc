@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kFirstLevelFloats = 3072;   // of a band's queries
 constexpr int64_t kKeyBlockFloats = 32768;    // of a block's packed keys and values
-constexpr int64_t kItemFloats = 65536;        // of an item's queries and outputs
+constexpr int64_t kItemFloats = 73728;        // of an item's queries and outputs
 // Below this many multiply-adds the calling thread is done before another one has woken up.
 constexpr double kParallelWork = 3e5;
 
@@ -24,6 +24,8 @@ PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& ker
   const int64_t tiles = kFirstLevelFloats / (static_cast<int64_t>(spec.head_size) * geo.tile_rows);
   geo.band_rows = geo.tile_rows * static_cast<int>(std::clamp<int64_t>(
                                       tiles, 1, 24 / geo.tile_rows));
+  geo.value_stride = static_cast<int64_t>(geo.key_block) * geo.panel + 16;
+  geo.row_stride = round_up(spec.head_size, 16) + 16;
   const int64_t bands = kItemFloats / (width * geo.band_rows);
   geo.item_rows = geo.band_rows * static_cast<int>(std::clamp<int64_t>(bands, 1, 32));
   return geo;
@@ -65,13 +67,10 @@ class SimdPrefill final : public AttentionEngine {
     if (heads == 0 || query_rows == 0) return;
     int threads = executor.concurrency();
     if (work_of(problem, rows) < kParallelWork) threads = 1;
-    job.item_rows = job.geometry.item_rows;
-    if (threads > 1) {
-      // Smaller items where there are few, so that threads end together.
-      const int64_t wanted = ceil_div(4 * threads, heads);
-      const int64_t even = round_up(ceil_div(query_rows, wanted), job.geometry.band_rows);
-      job.item_rows = std::min(job.item_rows, std::max<int64_t>(even, job.geometry.band_rows));
-    }
+    // Even items, and enough of them that threads end together.
+    int64_t blocks = ceil_div(query_rows, job.geometry.item_rows);
+    if (threads > 1) blocks = std::max(blocks, ceil_div(4 * threads, heads));
+    job.item_rows = round_up(ceil_div(query_rows, blocks), job.geometry.band_rows);
     job.blocks = ceil_div(query_rows, job.item_rows);
     job.items = heads * job.blocks;
     run_workers(executor, threads, job.items, job, worker_of(kernels, spec.type));
@@ -99,16 +98,16 @@ size_t lay_out(const AttentionSpec& spec, const PrefillGeometry& geo, std::byte*
   const int64_t depth = spec.head_size;
   ScratchCursor cursor(base);
   PrefillScratch s;
-  s.query = cursor.take<float>(geo.item_rows * depth);
+  s.query = cursor.take<float>(geo.item_rows * depth + 16);
   s.output = cursor.take<float>(static_cast<int64_t>(geo.item_rows) * geo.v_channels);
   s.keys = cursor.take<float>(geo.key_block * depth);
-  s.values = cursor.take<float>(static_cast<int64_t>(geo.key_block) * geo.v_channels);
+  s.values = cursor.take<float>(geo.v_channels / geo.panel * geo.value_stride);
   s.scores = cursor.take<float>(geo.band_rows * kScoreStride + 16);
   s.factors = cursor.take<float>(geo.band_rows);
   s.row_max = cursor.take<float>(geo.item_rows);
   s.row_sum = cursor.take<float>(geo.item_rows);
   s.ranges = cursor.take<KeyRange>(geo.item_rows);
-  s.row = cursor.take<float>(round_up(depth, 16));
+  s.rows = cursor.take<float>(geo.tile_rows * geo.row_stride);
   if (scratch != nullptr) *scratch = s;
   return cursor.used();
 }

@@ -32,20 +32,23 @@ struct PrefillGeometry {
   int band_rows = 0;    // a multiple of tile_rows
   int item_rows = 0;    // most rows of an item, a multiple of band_rows
   int v_channels = 0;   // v_head_size rounded up to panels
+  int64_t value_stride = 0;  // floats between value panels: a cache line more than they hold, so
+                             // that the panels' like rows fall into different cache sets
+  int64_t row_stride = 0;    // floats of one row before it is packed
 };
 
 // Scratch of one worker.
 struct PrefillScratch {
-  float* query;      // (item_rows / tile_rows, D, tile_rows), scaled
+  float* query;      // (item_rows / tile_rows, D, tile_rows), scaled; room for an overrun
   float* output;     // (item_rows, v_channels)
   float* keys;       // (key_block / panel, D, panel)
-  float* values;     // (v_channels / panel, key_block, panel)
+  float* values;     // (v_channels / panel, key_block, panel), panels value_stride apart
   float* scores;     // (band_rows, kScoreStride) and room for an overrun
   float* factors;    // (band_rows)
   float* row_max;    // (item_rows) online softmax
   float* row_sum;    // (item_rows)
   KeyRange* ranges;  // (item_rows) what each row may see
-  float* row;        // one transformed row
+  float* rows;       // (tile_rows, row_stride) rows before they are packed
 };
 
 // Lays the scratch out from `base`; with a null base only the size is right. Returns the bytes.

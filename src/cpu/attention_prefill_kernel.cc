@@ -80,15 +80,18 @@ class PrefillItem {
   // Query rows, scaled, in groups of kTileRows side by side; rows that see nothing are zeros.
   void load_queries() {
     const int depth = spec_.head_size;
-    const int padded = static_cast<int>(round_up(rows_, kTileRows));
-    for (int r = 0; r < padded; ++r) {
-      float* to = s_.query + (r / kTileRows) * kTileRows * depth + r % kTileRows;
-      if (r >= rows_ || s_.ranges[r].empty()) {
-        for (int k = 0; k < depth; ++k) to[k * kTileRows] = 0.0f;
-      } else {
-        load_query_row(E{}, p_, lengths_, batch_, place(r), s_.row);
-        for (int k = 0; k < depth; ++k) to[k * kTileRows] = s_.row[k];
+    const int64_t stride = geo_.row_stride;
+    for (int tile = 0; tile < rows_; tile += kTileRows) {
+      for (int i = 0; i < kTileRows; ++i) {
+        const int r = tile + i;
+        float* row = s_.rows + i * stride;
+        if (r >= rows_ || s_.ranges[r].empty()) {
+          std::memset(row, 0, sizeof(float) * static_cast<size_t>(stride));
+        } else {
+          load_query_row(E{}, p_, lengths_, batch_, place(r), row);
+        }
       }
+      pack_query_tile(s_.rows, stride, depth, s_.query + tile * depth);
     }
   }
 
@@ -108,7 +111,7 @@ class PrefillItem {
       }
     }
     pack_values(E{}, [&](int64_t key) { return values.row(key); }, begin + first_panel * kPanel,
-                block.end, spec_.v_head_size, static_cast<int64_t>(geo_.key_block) * kPanel,
+                block.end, spec_.v_head_size, geo_.value_stride,
                 s_.values + first_panel * kPanel * kPanel);
   }
 
@@ -118,14 +121,14 @@ class PrefillItem {
     for (int c = 0; c < kPanel; ++c) {
       const int64_t key = j + c;
       if (key >= end) {
-        std::memset(s_.row, 0, sizeof(float) * static_cast<size_t>(depth));
+        std::memset(s_.rows, 0, sizeof(float) * static_cast<size_t>(depth));
       } else if (key < keys.split) {
-        widen_row(E{}, reinterpret_cast<const Raw*>(keys.row(key)), depth, s_.row);
+        widen_row(E{}, reinterpret_cast<const Raw*>(keys.row(key)), depth, s_.rows);
       } else {
         transform_row(spec_.key_transform, p_.key_transform, spec_.type, keys.row(key), 1, depth,
-                      batch_, key - keys.split, key, s_.row);
+                      batch_, key - keys.split, key, s_.rows);
       }
-      for (int k = 0; k < depth; ++k) panel[k * kPanel + c] = s_.row[k];
+      for (int k = 0; k < depth; ++k) panel[k * kPanel + c] = s_.rows[k];
     }
   }
 
@@ -149,7 +152,7 @@ class PrefillItem {
     for (int r = 0; r < rows; ++r) weigh_row(band, r, begin, first, end);
     const int keys = static_cast<int>(std::min<int64_t>(end, block.end - begin)) - first;
     for (int c = 0; c < geo_.v_channels; c += kPanel) {
-      const float* panel = s_.values + static_cast<int64_t>(c) * geo_.key_block + first * kPanel;
+      const float* panel = s_.values + c / kPanel * geo_.value_stride + first * kPanel;
       for (int r = 0; r < rows; r += kTileRows) {
         output_rows(rows - r, s_.scores + r * kScoreStride + first, kScoreStride, panel, keys,
                     s_.output + static_cast<int64_t>(band + r) * geo_.v_channels + c,

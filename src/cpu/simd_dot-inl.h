@@ -147,24 +147,29 @@ HWY_INLINE void add_value_tile(E e, const float* HWY_RESTRICT weight, int64_t we
   }
 }
 
-// The same for all channels. `out` rows are aligned and padded to whole vectors.
-template <int R, class E>
+// The same for all channels. `out` rows are aligned and padded to whole vectors. `after(c)` is called
+// when the channels below c are done.
+template <int R, class E, class After>
 HWY_INLINE void add_values(E e, const float* HWY_RESTRICT weight, int64_t weight_stride,
                            const typename E::Raw* const* row, int keys, int channels,
-                           float* HWY_RESTRICT out, int64_t out_stride, const float* factor) {
+                           float* HWY_RESTRICT out, int64_t out_stride, const float* factor,
+                           const After& after) {
   constexpr int kVectors = kManyRegisters || R <= 2 ? 4 : 2;
   int c = 0;
   for (; c + kVectors * kLanes <= channels; c += kVectors * kLanes) {
     add_value_tile<R, kVectors, false>(e, weight, weight_stride, row, keys, c, 0, out, out_stride,
                                        factor);
+    after(c + kVectors * kLanes);
   }
   for (; c + kLanes <= channels; c += kLanes) {
     add_value_tile<R, 1, false>(e, weight, weight_stride, row, keys, c, 0, out, out_stride,
                                 factor);
+    after(c + kLanes);
   }
   if (c < channels) {
     add_value_tile<R, 1, true>(e, weight, weight_stride, row, keys, c, channels - c, out,
                                out_stride, factor);
+    after(channels);
   }
 }
 

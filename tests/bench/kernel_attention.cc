@@ -5,10 +5,10 @@
 // One line a case: shape, best and median time, and how far from the machine's limits it is
 // (multiply-adds counted twice, causal ones halved; bytes of keys and values read once).
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #include "cpu/engine.h"
@@ -18,9 +18,11 @@
 namespace attn::bench {
 namespace {
 
-double now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+// Wall time; with one thread its processor time, which other programs disturb less.
+double now(bool alone) {
+  timespec time{};
+  clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 void time_case(const cpu::AttentionEngine& engine, cpu::SimdLevel level, cpu::Executor& executor,
@@ -32,18 +34,19 @@ void time_case(const cpu::AttentionEngine& engine, cpu::SimdLevel level, cpu::Ex
   std::vector<std::byte> memory(bytes + 64);
   const size_t shift = (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   const std::span<std::byte> scratch{memory.data() + shift, bytes};
+  const bool alone = executor.concurrency() == 1;
   const auto run = [&] { engine.run(p, c.shape.rows, scratch, executor, level); };
   run();
-  double start = now();
+  double start = now(alone);
   run();
-  const double once = std::max(now() - start, 1e-8);
+  const double once = std::max(now(alone) - start, 1e-8);
   const int inner = static_cast<int>(std::clamp(2e-3 / once, 1.0, 20000.0));
   std::vector<double> times;
-  const double stop = now() + 0.7;
-  while (now() < stop || times.size() < 3) {
-    start = now();
+  const double stop = now(alone) + 0.7;
+  while (now(alone) < stop || times.size() < 3) {
+    start = now(alone);
     for (int i = 0; i < inner; ++i) run();
-    times.push_back((now() - start) / inner);
+    times.push_back((now(alone) - start) / inner);
   }
   std::sort(times.begin(), times.end());
   const double best = times.front(), median = times[times.size() / 2];

@@ -193,8 +193,9 @@ int check(int64_t problems, uint64_t seed, const std::string& only) {
             error += row_error;
             norm += row_norm;
             if (row_norm == 0 && row_error != 0) bad = true;
-            // A row of few channels can cancel to nearly nothing: no yardstick by itself.
-            if (row_norm > 0 && s.v_head_size >= 32) {
+            // A row of few channels can cancel to nearly nothing, and a large sink pushes a row
+            // below what float16 can hold: no yardstick by itself.
+            if (row_norm > 1e-6 * s.v_head_size && s.v_head_size >= 32) {
               row_worst = std::max(row_worst, std::sqrt(row_error / row_norm));
             }
             const double want = ref.lse[static_cast<size_t>(r)], got = c.lse.at(r);
