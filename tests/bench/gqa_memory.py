@@ -69,7 +69,12 @@ def argument_sets(case, seed=1):
     return sets
 
 
-def taking_turns(calls):
-    """A function that makes the next of `calls` each time, around and around."""
-    following = itertools.cycle(calls).__next__
+def taking_turns(calls, start=0.0):
+    """A function that makes the next of `calls` each time, around and around.
+
+    `start` is where it begins, as a part of the whole: two that share memory begin far apart, so
+    that neither finds in the processor's caches what the other has just read.
+    """
+    first = int(len(calls) * start)
+    following = itertools.cycle([*calls[first:], *calls[:first]]).__next__
     return lambda: following()()

@@ -3,18 +3,24 @@
 import statistics
 import time
 
+# A call that lasts this long is its own warm-up.
+_LONG_SECONDS = 0.2
+
 # Threads of a runtime may spin for a while after a call; a pause keeps them out of the next one's
 # measurement.
 _SETTLE_SECONDS = 0.02
 
 
-def _calls_for(function, seconds):
-    """How many calls last about `seconds`; also the warm-up."""
-    function()
+def _time_once(function):
     begin = time.perf_counter()
     function()
-    once = max(time.perf_counter() - begin, 1e-7)
-    return max(1, min(20000, round(seconds / once)))
+    return max(time.perf_counter() - begin, 1e-7)
+
+
+def _warm_up(function):
+    """Seconds of one call."""
+    function()
+    return min(_time_once(function) for _ in range(3))
 
 
 def interleaved(functions, rounds=5, seconds=0.1):
@@ -23,14 +29,16 @@ def interleaved(functions, rounds=5, seconds=0.1):
     Every round runs all functions one after another (A B A B ...), each for about `seconds`, so
     that a slow moment of the machine touches all of them. `functions` take no argument.
     """
-    counts = {name: _calls_for(function, seconds) for name, function in functions.items()}
+    once = {name: _warm_up(function) for name, function in functions.items()}
     times = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
+            calls = max(1, min(20000, round(seconds / once[name])))
             time.sleep(_SETTLE_SECONDS)
-            function()
-            begin = time.perf_counter()
-            for _ in range(counts[name]):
+            if once[name] < _LONG_SECONDS:
                 function()
-            times[name].append((time.perf_counter() - begin) / counts[name])
+            begin = time.perf_counter()
+            for _ in range(calls):
+                function()
+            times[name].append((time.perf_counter() - begin) / calls)
     return {name: statistics.median(values) for name, values in times.items()}

@@ -27,6 +27,7 @@ def parse_arguments(arguments):
     parser.add_argument("--quick", action="store_true", help="fewer cases")
     parser.add_argument("--filter", help="only cases with this text in their name and type")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the results")
+    parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="write the table")
     parser.add_argument("--threads", type=int, default=2, help="threads of each (2)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
     parser.add_argument("--seconds", type=float, default=0.1, help="of a round and library (0.1)")
@@ -41,16 +42,32 @@ def parse_arguments(arguments):
 
 
 class Table:
-    """Prints rows as they come, in columns that are wide enough for most."""
+    """Prints rows as they come, in columns that are wide enough for most, and keeps them."""
 
     def __init__(self, columns):
         self._widths = [max(len(name), width) for name, width in
                         zip(columns, (34, 9, 11, 11, 7, 15, 0))]
+        self.rows = []
         self(columns)
 
     def __call__(self, cells):
+        self.rows.append(cells)
         print("  ".join(cell.ljust(width) for cell, width in zip(cells, self._widths)).rstrip(),
               flush=True)
+
+    def markdown(self):
+        """The same as a Markdown table."""
+        head, *rest = ("| " + " | ".join(cells) + " |" for cells in self.rows)
+        return "\n".join([head, "|" + " --- |" * len(self.rows[0]), *rest])
+
+
+def summary(rows):
+    """Lines that say which limits were met."""
+    limited = [row for row in rows if row["limit"] is not None]
+    missed = [row for row in limited if row["ours"] > row["limit"]]
+    return [f"{len(rows)} rows; {len(limited) - len(missed)} of {len(limited)} limits met",
+            *(f"missed: {row['case']}: {row['ours']:.1f} {row['unit']}, limit {row['limit']:.1f}"
+              for row in missed)]
 
 
 def main(arguments=None):
@@ -65,16 +82,18 @@ def main(arguments=None):
     description = machine.describe(info, {"attn_c": attn_c.__version__, **suite.versions(options)})
     for line in machine.lines(description):
         print(line)
-    rows = suite.run(attn_c, options, Table(suite.COLUMNS))
-    limited = [row for row in rows if row["limit"] is not None]
-    missed = [row for row in limited if row["ours"] > row["limit"]]
-    print(f"{len(rows)} rows; {len(limited) - len(missed)} of {len(limited)} limits met")
-    for row in missed:
-        print(f"  missed: {row['case']}: {row['ours']:.1f} {row['unit']}, limit {row['limit']:.1f}")
+    table = Table(suite.COLUMNS)
+    rows = suite.run(attn_c, options, table)
+    verdict = summary(rows)
+    print("\n".join(verdict))
     if options.json:
         options.json.write_text(
             json.dumps({"machine": description, "rows": rows}, indent=1) + "\n", encoding="utf-8")
-    return 1 if options.check and missed else 0
+    if options.markdown:
+        options.markdown.write_text("\n\n".join(
+            [f"# Suite {options.suite}", *machine.lines(description), table.markdown(),
+             *verdict]) + "\n", encoding="utf-8")
+    return 1 if options.check and len(verdict) > 1 else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""ONNX Runtime's GroupQueryAttention on the CPU: one-node models, runs, and runs on given memory."""
+"""ONNX Runtime's GroupQueryAttention on the CPU: one-node models, runs, runs on given memory."""
 
 import functools
 

@@ -40,7 +40,8 @@ def name_of(code: int, bits: int) -> str:
     try:
         return _NAMES[code, bits]
     except KeyError:
-        raise Unsupported(f"the element type with code {code} and {bits} bits has no name") from None
+        raise Unsupported(
+            f"the element type with code {code} and {bits} bits has no name") from None
 
 
 def numpy_type(name: str) -> np.dtype:

@@ -125,8 +125,9 @@ class Op:
               **inputs) -> Support:
         """Would the op run with this? No data is touched.
 
-        inputs: (type, shape) pairs, TensorSpecs or arrays. outputs: names, or a mapping to the same;
-        without it those that are not optional, and those of aliases. aliases: {output: input}.
+        inputs: (type, shape) pairs, TensorSpecs or arrays. outputs: names, or a mapping to the
+        same; without it those that are not optional, and those of aliases. aliases: {output:
+        input}.
         """
         if outputs is None:
             outputs = list(dict.fromkeys([*self._required_outputs(), *(aliases or {})]))
