@@ -1,5 +1,6 @@
 """`./dev test`: builds, runs every test that this machine can run, and counts."""
 
+import resource
 import shutil
 import subprocess
 import time
@@ -14,6 +15,12 @@ from dev_setup import BUILD, environment, say
 SANITIZER_PARTS = [("asan", None), ("tsan", "threads")]
 
 
+def processor_seconds():
+    """Processor time of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Run:
     """The parts of one `./dev test`, each with its time, and the sum of the counts."""
 
@@ -24,17 +31,16 @@ class Run:
 
     def part(self, name, work):
         """Does one part and notes how long it took; False where it failed to finish."""
-        start = time.monotonic()
+        start, busy = time.monotonic(), processor_seconds()
         try:
             result = work()
         except BuildError as error:
             say(str(error))
             self.counts.failures.append((name, str(error)))
             result = None
-        self.times.append((name, time.monotonic() - start))
+        self.times.append((name, time.monotonic() - start, processor_seconds() - busy))
         if isinstance(result, Counts):
             self.counts.add(result)
-            return True
         return result is not None
 
     def report(self):
@@ -47,9 +53,10 @@ class Run:
             print(f"skipped: {names[0]}{more}: {reason}")
         for name, reason in self.counts.failures:
             print(f"FAILED: {name}: {reason}")
-        for name, seconds in self.times:
-            print(f"{seconds:8.1f} s  {name}")
-        print(f"{time.monotonic() - self.begin:8.1f} s  in all")
+        print("    time processor  part")
+        total = ("in all", time.monotonic() - self.begin, sum(row[2] for row in self.times))
+        for name, seconds, busy in [*self.times, total]:
+            print(f"{seconds:7.1f} s {busy:7.1f} s  {name}")
         print(self.counts.line(), flush=True)
         return 1 if self.counts.failures else 0
 
@@ -76,9 +83,11 @@ def run_ctest(preset, label=None, exclude=None):
 
 
 def build_and_test(run, preset, label=None):
-    if run.part(f"build {preset}", lambda: build(preset) or True):
-        name = f"test {preset}" + (f" ({label})" if label else "")
-        run.part(name, lambda: run_ctest(preset, label))
+    """Builds a preset and runs its tests; False where it does not build."""
+    if not run.part(f"build {preset}", lambda: build(preset) or True):
+        return False
+    name = f"test {preset}" + (f" ({label})" if label else "")
+    return run.part(name, lambda: run_ctest(preset, label))
 
 
 def run_tidy():
@@ -92,8 +101,8 @@ def test(set_up, preset=None, label=None):
     """Runs one preset or label where asked to, everything otherwise; the exit code."""
     run = Run()
     run.part("set-up", lambda: set_up() or True)
-    build_and_test(run, preset or "release", label)
-    if preset is None and label is None:
+    built = build_and_test(run, preset or "release", label)
+    if built and preset is None and label is None:
         run.part("clang-tidy", run_tidy)
         for sanitizer, only in SANITIZER_PARTS:
             build_and_test(run, sanitizer, only)

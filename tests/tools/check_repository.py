@@ -32,12 +32,13 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CONDITION = re.compile(r"^\s*#\s*if")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
-# A folder of src/ and the folders whose headers it may include; hwy is Google Highway.
+# A folder of src/ and the folders whose headers it may include; hwy is Google Highway, common is
+# kernels/common, whose parameter structs host and device share.
 LAYERS = {
     "core": {"core"},
     "ops": {"ops", "core"},
     "cpu": {"cpu", "core", "hwy"},
-    "cuda": {"cuda", "core"},
+    "cuda": {"cuda", "core", "common"},
     "api": {"api", "ops", "cpu", "cuda", "core"},
 }
 PUBLIC_HEADERS = {"attn_c.h", "attn_c_host.h"}
@@ -101,6 +102,17 @@ def check_layers(name, lines):
         yield f"{name}:1: {conditions} preprocessor conditions, at most {MAX_CONDITIONS}"
 
 
+def check_listed(names):
+    """Sources that no CMake file names: nobody would compile them."""
+    lists = [name for name in names if name.endswith(("CMakeLists.txt", ".cmake"))]
+    words = set()
+    for name in lists:
+        words.update(re.findall(r"[\w.-]+\.cc\b", (ROOT / name).read_text(encoding="utf-8")))
+    for name in names:
+        if re.match(r"(src|tests)/.*\.cc$", name) and Path(name).name not in words:
+            yield f"{name}:1: no CMakeLists.txt names it"
+
+
 def check_links(name, text):
     """Links of a document to files that are not there."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -153,7 +165,7 @@ def main():
     if names is None:
         print("skipped: not a git checkout, so there is no list of files")
         return SKIP
-    findings = list(check_files(names))
+    findings = [*check_files(names), *check_listed(names)]
     if options.build:
         findings += check_labels(options.build, set(options.labels.split(",")))
     for finding in findings:
