@@ -21,7 +21,7 @@ void attn_binding::set_input(int position, const attn_tensor* tensor) {
   const size_t at = static_cast<size_t>(position);
   set_.tensors.in[at] = one.tensors.in[at];
   set_.in_range[at] = one.in_range[at];
-  lowered_ = fits_ = false;
+  checked_ = false;
 }
 
 void attn_binding::set_output(int position, const attn_tensor* tensor) {
@@ -32,7 +32,7 @@ void attn_binding::set_output(int position, const attn_tensor* tensor) {
   const size_t at = static_cast<size_t>(position);
   set_.tensors.out[at] = one.tensors.out[at];
   set_.out_range[at] = one.out_range[at];
-  lowered_ = fits_ = false;
+  checked_ = false;
 }
 
 void attn_binding::set_tensors(const attn_arg* inputs, uint32_t input_count,
@@ -41,68 +41,48 @@ void attn_binding::set_tensors(const attn_arg* inputs, uint32_t input_count,
   attn::api::take_inputs(op->signature, inputs, input_count, Intake::kPlan, all);
   attn::api::take_outputs(op->signature, outputs, output_count, Intake::kPlan, all, nullptr);
   set_ = all;
-  lowered_ = fits_ = false;
+  checked_ = false;
 }
 
-bool attn_binding::lacks_data() const {
-  const auto lacks = [](const attn::Tensor& tensor) {
-    return tensor.present && tensor.data == nullptr && tensor.elements() != 0;
-  };
-  for (const attn::Tensor& tensor : set_.tensors.in) {
-    if (lacks(tensor)) return true;
-  }
-  for (const attn::Tensor& tensor : set_.tensors.out) {
-    if (lacks(tensor)) return true;
-  }
-  return false;
-}
-
-void attn_binding::lower(attn::LowerMode mode, attn::Lowering& lowering) const {
+void attn_binding::check_set() {
+  if (checked_) return;
   attn::api::check_required_inputs(op->schema(), set_.tensors);
   attn::api::check_required_outputs(op->schema(), set_.tensors);
   attn::api::check_overlaps(op->schema(), set_);
-  op->contract->lower(set_.tensors, mode, lowering);
+  checked_ = true;
 }
 
-void attn_binding::lower_for_execute() {
-  if (lowered_) return;
-  attn::api::check_data(op->schema(), set_.tensors);
-  lowering_ = attn::Lowering();
-  lower(attn::LowerMode::kExecute, lowering_);
-  lowered_ = true;
+// Plans are made from shapes: host values that are bound now may be others in the next call.
+std::shared_ptr<const attn::api::PlanEntry> attn_binding::plan_for(const PlanChoice& wish,
+                                                                   bool growing) {
+  attn::Lowering shapes;
+  op->contract->lower(set_.tensors, attn::LowerMode::kPlan, shapes);
+  return growing ? attn::api::find_or_make_growing_plan(*op->context, op->title, shapes, wish)
+                 : attn::api::find_or_make_plan(*op->context, op->title, shapes, wish);
 }
 
 void attn_binding::prepare(const PlanChoice& wish) {
-  attn::Lowering shapes;
-  const bool shapes_only = lacks_data();
-  if (shapes_only) {
-    lower(attn::LowerMode::kPlan, shapes);
-  } else {
-    lower_for_execute();
-  }
-  const attn::Lowering& call = shapes_only ? shapes : lowering_;
-  entry = attn::api::find_or_make_plan(*op->context, op->title, call, wish);
+  check_set();
+  entry = plan_for(wish, false);
   baked = attn::api::baked_slots(*op, set_.tensors);
   choice_ = wish;
-  fits_ = false;
 }
 
 void attn_binding::execute(const attn_execute_desc& options) {
-  lower_for_execute();
-  if (!fits_) {
-    fits_ = entry != nullptr && attn::api::fits(entry->key(), lowering_);
-    if (!fits_ && (options.flags & ATTN_EXECUTE_PREPARE) != 0) {
-      entry = attn::api::find_or_make_growing_plan(*op->context, op->title, lowering_, choice_);
-      baked = attn::api::baked_slots(*op, set_.tensors);
-      fits_ = true;
-    }
-    if (!fits_) {
+  check_set();
+  attn::api::check_data(op->schema(), set_.tensors);
+  attn::Lowering call;
+  op->contract->lower(set_.tensors, attn::LowerMode::kExecute, call);
+  if (entry == nullptr || !attn::api::fits(entry->key(), call)) {
+    if ((options.flags & ATTN_EXECUTE_PREPARE) == 0) {
       attn::throw_error(ATTN_NOT_PREPARED,
                         entry == nullptr ? "the binding has no plan: prepare it first"
-                                         : attn::api::mismatch_text(entry->key(), lowering_));
+                                         : attn::api::mismatch_text(entry->key(), call));
     }
+    entry = plan_for(choice_, true);
+    baked = attn::api::baked_slots(*op, set_.tensors);
   }
-  attn::api::run_call(*op->context, *entry, lowering_, *session, options);
+  attn::api::run_call(*op->context, *entry, call, *session, options);
 }
 
 using attn::api::BusyGuard;

@@ -30,17 +30,13 @@ struct attn_binding final : attn::api::Object<attn_binding, attn::api::ObjectKin
   attn::api::BakedSlots baked;
 
  private:
-  // Whether some tensor has elements but no data yet: enough to prepare, not to execute.
-  bool lacks_data() const;
-  void lower(attn::LowerMode mode, attn::Lowering& lowering) const;
-  void lower_for_execute();
+  // The rules that the bound tensors keep among themselves: judged once after a change.
+  void check_set();
+  std::shared_ptr<const attn::api::PlanEntry> plan_for(const attn::api::PlanChoice& wish,
+                                                       bool growing);
 
   attn::api::LiveCount live_;
   attn::api::ArgumentSet set_;
   attn::api::PlanChoice choice_;  // of the last prepare
-
-  // What `set_` lowers to; made when first needed after a change.
-  attn::Lowering lowering_;
-  bool lowered_ = false;
-  bool fits_ = false;  // lowering_ was found to fit `entry`
+  bool checked_ = false;
 };
