@@ -6,6 +6,8 @@ import subprocess
 
 COLUMNS = ("case", "ours us", "limit us")
 
+# Executes are counted in processor time of the one thread that runs them: what they cost the host,
+# whatever else the machine does.
 LIMITS_US = {"plan_execute": 2.0, "binding_execute": 2.0, "library_load": 5000.0}
 _UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 
@@ -25,7 +27,8 @@ def run(attn_c, options, emit):
         if entry.get("aggregate_name") != "median":
             continue
         name = entry["run_name"].split("/")[0]
-        microseconds = entry["real_time"] * _UNITS[entry["time_unit"]]
+        clock = "real_time" if name == "library_load" else "cpu_time"
+        microseconds = entry[clock] * _UNITS[entry["time_unit"]]
         rows.append({"case": name, "metric": "time", "unit": "us", "ours": microseconds,
                      "peers": {}, "limit": LIMITS_US[name]})
         emit((name, f"{microseconds:.3f}", f"{LIMITS_US[name]:g}"))

@@ -24,9 +24,8 @@ class TensorSpec(NamedTuple):
 
 def _capsule(value, stream):
     """The DLPack capsule of an object; old producers know no version and no read-only arrays."""
-    device_type, _ = value.__dlpack_device__()
     keywords = {}
-    if device_type == native.ATTN_DEVICE_CUDA and stream is not None:
+    if stream is not None and value.__dlpack_device__()[0] == native.ATTN_DEVICE_CUDA:
         keywords["stream"] = stream  # the producer's work is to come before ours
     try:
         return value.__dlpack__(max_version=(1, 1), **keywords)
