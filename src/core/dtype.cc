@@ -102,7 +102,8 @@ uint16_t float_to_float16(float value) {
   } else if (magnitude >= 0x38800000u) {  // 2^-14: normal; a carry may reach infinity
     half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
   } else {
-    // One unit in the last place of 0.5 is 2^-24, that of float16's subnormals: the addition rounds.
+    // One unit in the last place of 0.5 is 2^-24, that of float16's subnormals: the addition
+    // rounds.
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     half = std::bit_cast<uint32_t>(rounded) - 0x3f000000u;
   }

@@ -97,9 +97,9 @@ uint32_t resolve_group_query_row(const Lengths& lengths, int64_t batch_index, Ro
       fail_argument(head, rule, "; the limit is ", std::numeric_limits<int32_t>::max());
     case ATTN_FAULT_PAST_NEGATIVE:
       if (value < 0) {
-        fail_argument(head, rule, "; the least value is 0",
-                      value == -1 ? " (-1 is an empty slot only with the attribute empty_slots)"
-                                  : "");
+        fail_argument(
+            head, rule, "; the least value is 0",
+            value == -1 ? " (-1 is an empty slot only with the attribute empty_slots)" : "");
       }
       fail_argument(head, rule, "; there are ", lengths.new_rows, " new keys a batch row");
     case ATTN_FAULT_QUERY_START:
@@ -118,10 +118,10 @@ uint32_t resolve_group_query_row(const Lengths& lengths, int64_t batch_index, Ro
   const int64_t live_rows = std::min(lengths.query_rows, total);
   const int64_t i = bad_position(lengths, batch_index, start, live_rows);
   if (lengths.positions != nullptr) {
-    fail_argument("position_ids[", batch_index, ", ", i, "] is ",
-                  lengths.positions[batch_index * lengths.position_batch +
-                                    i * lengths.position_row],
-                  ": ", rule, ", which has ", lengths.table_rows, " rows");
+    fail_argument(
+        "position_ids[", batch_index, ", ", i, "] is ",
+        lengths.positions[batch_index * lengths.position_batch + i * lengths.position_row], ": ",
+        rule, ", which has ", lengths.table_rows, " rows");
   }
   fail_argument(head, rule, "; query row ", i, " stands at position ", start + i,
                 ", the table has ", lengths.table_rows, " rows");

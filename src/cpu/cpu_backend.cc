@@ -108,8 +108,8 @@ const AttentionEngine* choose_attention(const CpuPlan& plan, const Lowering& cal
     if (engine->accepts(*call.attention)) return engine;
   }
   fail_unsupported("the attention engine ", plan.attention().front()->name(),
-                   " is forced but does not take ", call.attention->query_rows,
-                   " query rows with ", call.attention->max_total, " keys");
+                   " is forced but does not take ", call.attention->query_rows, " query rows with ",
+                   call.attention->max_total, " keys");
 }
 
 class Cpu final : public CpuBackend {

@@ -35,7 +35,7 @@ struct CpuOptions {
 // A Backend for the processor. Threads: any at once; a session one at a time.
 class CpuBackend : public Backend {
  public:
-  virtual int thread_count() const = 0;         // threads that one execute may use
+  virtual int thread_count() const = 0;        // threads that one execute may use
   virtual const char* simd_level() const = 0;  // in use
 };
 

@@ -10,8 +10,8 @@ struct Cost {
   double bytes = 0;
 };
 
-// flops = 2 * B * Hq * pairs * (D + Dv), which is 4 * B * Hq * pairs * D for D = Dv: one product and
-// one sum for each channel of each visible (query, key) pair, in Q K^T and in P V.
+// flops = 2 * B * Hq * pairs * (D + Dv), which is 4 * B * Hq * pairs * D for D = Dv: one product
+// and one sum for each channel of each visible (query, key) pair, in Q K^T and in P V.
 //   pairs = S * T; causal (queries at the end of the keys): S * T - S * (S - 1) / 2, half of S * T
 //   for long prompts; a window cuts the keys of a query to left + 1 + right (right = 0 if causal).
 // bytes = element size * (B * Hq * S * (D + Dv) + B * Hkv * T * (D + Dv)): each of Q, K, V, output

@@ -9,7 +9,8 @@ void detect_features(CpuInfo& info) {
   utsname machine{};
   info.architecture = uname(&machine) == 0 ? machine.machine : "unknown";
   info.name = info.architecture + " processor";
-  if (info.architecture == "aarch64") info.instruction_sets.emplace_back("neon");  // mandatory there
+  if (info.architecture == "aarch64")
+    info.instruction_sets.emplace_back("neon");  // mandatory there
 }
 
 }  // namespace attn::cpu::detail

@@ -94,7 +94,8 @@ namespace detail {
 
 int quota_cores_v2(const std::string& mount, const std::string& group) {
   return smallest_on_the_way_up(mount, group, [](const std::string& folder) {
-    const std::string text = read_small_file(folder + "/cpu.max");  // "quota period" or "max period"
+    const std::string text =
+        read_small_file(folder + "/cpu.max");  // "quota period" or "max period"
     int64_t quota = 0;
     int64_t period = 0;
     const size_t space = text.find(' ');

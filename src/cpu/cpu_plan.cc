@@ -91,9 +91,10 @@ StageReport metadata_report(const Lowering& call, const ShapeRange& range) {
   stage.stage = "metadata";
   stage.engine = "host";
   const bool from_values = call.lengths.spec.rule == LengthRule::kGroupQuery;
-  stage.considered.push_back(
-      {"host", true, from_values ? "reads and checks the lengths before anything is written"
-                                 : "lengths follow from the shapes"});
+  stage.considered.push_back({"host", true,
+                              from_values
+                                  ? "reads and checks the lengths before anything is written"
+                                  : "lengths follow from the shapes"});
   if (from_values) stage.bytes = sizeof(int32_t) * static_cast<double>(range.batch);
   return stage;
 }
@@ -150,14 +151,14 @@ class Planner {
     StageReport stage;
     stage.stage = "kv_update";
     const KvUpdateSpec& spec = call_.kv_update->spec;
-    const auto engines = supporting_engines(kv_update_engines(), spec, context_.level,
-                                            request_.engine, stage);
+    const auto engines =
+        supporting_engines(kv_update_engines(), spec, context_.level, request_.engine, stage);
     if (engines.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));
     plan_->kv_update_spec_ = spec;
     plan_->kv_update_ = engines.front();
-    *stage_bytes = std::max(*stage_bytes,
-                            engines.front()->workspace_bytes(spec, plan_->range_,
-                                                             context_.concurrency, context_.level));
+    *stage_bytes =
+        std::max(*stage_bytes, engines.front()->workspace_bytes(
+                                   spec, plan_->range_, context_.concurrency, context_.level));
     stage.engine = engines.front()->name();
     for (const KvUpdateEngine* engine : engines) {
       verdict_of(stage, engine->name()).reason =
@@ -175,14 +176,14 @@ class Planner {
     StageReport stage;
     stage.stage = "attention";
     const AttentionSpec& spec = call_.attention->spec;
-    plan_->attention_ = supporting_engines(attention_engines(), spec, context_.level,
-                                           request_.engine, stage);
+    plan_->attention_ =
+        supporting_engines(attention_engines(), spec, context_.level, request_.engine, stage);
     if (plan_->attention_.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));
     plan_->attention_spec_ = spec;
     for (const AttentionEngine* engine : plan_->attention_) {
-      *stage_bytes = std::max(*stage_bytes,
-                              engine->workspace_bytes(spec, plan_->range_, context_.concurrency,
-                                                      context_.level));
+      *stage_bytes = std::max(
+          *stage_bytes,
+          engine->workspace_bytes(spec, plan_->range_, context_.concurrency, context_.level));
     }
     describe_attention(plan_->attention_, at_range(*call_.attention, plan_->range_), stage);
     if (stage.engine.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));

@@ -16,6 +16,7 @@ constexpr size_t kCacheLine = 64;
 constexpr int64_t kParallelBytes = 128 << 10;
 // Bytes of present rows in one work item.
 constexpr int64_t kItemBytes = 64 << 10;
+constexpr int64_t kGrabsPerTask = 8;  // so that threads end together
 
 // One of the two caches with what its rows have in common.
 struct Cache {
@@ -124,6 +125,7 @@ struct Job {
   const RowKernels* kernels = nullptr;
   Cache caches[2];
   int64_t items = 0;
+  int64_t grab = 1;  // items that a thread takes at once: a decode step has many tiny ones
   std::byte* scratch = nullptr;
   size_t scratch_stride = 0;
   std::atomic<int64_t> next{0};
@@ -140,8 +142,8 @@ void run_item(const Job& job, int64_t item, float* scratch) {
   const RowLengths& lengths = job.rows[batch];
   const int64_t origin = cache.spec->in_place ? lengths.past : 0;
   const int64_t begin = origin + part * cache.item_rows;
-  const int64_t end = std::min({begin + cache.item_rows, origin + cache.rows,
-                                cache.update->present.rows});
+  const int64_t end =
+      std::min({begin + cache.item_rows, origin + cache.rows, cache.update->present.rows});
   if (begin < end) update_rows(cache, job.kernels, lengths, batch, head, begin, end, scratch);
 }
 
@@ -150,9 +152,10 @@ void run_task(void* ctx, int task) {
   auto* scratch =
       reinterpret_cast<float*>(job.scratch + static_cast<size_t>(task) * job.scratch_stride);
   for (;;) {
-    const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (item >= job.items) return;
-    run_item(job, item, scratch);
+    const int64_t first = job.next.fetch_add(job.grab, std::memory_order_relaxed);
+    if (first >= job.items) return;
+    const int64_t end = std::min(first + job.grab, job.items);
+    for (int64_t item = first; item < end; ++item) run_item(job, item, scratch);
   }
 }
 
@@ -173,15 +176,14 @@ Cache make_cache(const KvUpdateProblem& problem, bool key) {
 }
 
 int64_t cache_bytes(const KvUpdateProblem& problem, const Cache& cache) {
-  return problem.batch * problem.spec.kv_heads * cache.rows * cache.channels *
-         size_of(cache.type);
+  return problem.batch * problem.spec.kv_heads * cache.rows * cache.channels * size_of(cache.type);
 }
 
 // Floats of one row, a cache line a thread at least.
 size_t thread_scratch(const KvUpdateSpec& spec) {
   if (!spec.key.transform.any() && !spec.value.transform.any()) return 0;
-  const size_t bytes = sizeof(float) * static_cast<size_t>(std::max(spec.head_size,
-                                                                    spec.v_head_size));
+  const size_t bytes =
+      sizeof(float) * static_cast<size_t>(std::max(spec.head_size, spec.v_head_size));
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
@@ -240,8 +242,10 @@ class KvUpdate final : public KvUpdateEngine {
     const int64_t tasks =
         bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);
     if (tasks <= 1) {
+      job.grab = job.items;
       run_task(&job, 0);
     } else {
+      job.grab = std::max<int64_t>(1, job.items / (tasks * kGrabsPerTask));
       executor.parallel_for(static_cast<int>(tasks), &run_task, &job);
     }
   }

@@ -34,10 +34,10 @@ void apply_rotary(const RowTransformSpec& spec, const RowTransform& transform, i
   const int32_t step = spec.interleaved ? 2 : 1;
   const int32_t partner = spec.interleaved ? 1 : half;
   for (int32_t i = 0; i < half; ++i) {
-    const float c = load_float(transform.cos, position * transform.cos_row + i * transform.cos_col,
-                               spec.table);
-    const float s = load_float(transform.sin, position * transform.sin_row + i * transform.sin_col,
-                               spec.table);
+    const float c =
+        load_float(transform.cos, position * transform.cos_row + i * transform.cos_col, spec.table);
+    const float s =
+        load_float(transform.sin, position * transform.sin_row + i * transform.sin_col, spec.table);
     const float a = row[i * step];
     const float b = row[i * step + partner];
     const float ac = a * c, bs = b * s, bc = b * c, as = a * s;

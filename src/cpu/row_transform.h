@@ -31,9 +31,9 @@ inline int64_t row_position(const RowTransformSpec& spec, const RowTransform& tr
   return transform.positions[batch * transform.position_batch + row * transform.position_row];
 }
 
-// Loads `channels` elements of `type` (float32, float16, bfloat16) from `src`, `src_stride` elements
-// apart, applies norm and rotary as `spec` says and writes floats that `type` can hold to `dst`
-// (contiguous). `position` is the implied position; `batch` and `row` index explicit ones. A
+// Loads `channels` elements of `type` (float32, float16, bfloat16) from `src`, `src_stride`
+// elements apart, applies norm and rotary as `spec` says and writes floats that `type` can hold to
+// `dst` (contiguous). `position` is the implied position; `batch` and `row` index explicit ones. A
 // position outside the table leaves the row unrotated and reads nothing: lengths were checked
 // before, so this is only a row of padding. With an empty spec this is a widening load. Picks the
 // SIMD variant when strides are one; both variants give the same bits. Any thread; no allocation.

@@ -86,8 +86,8 @@ struct Float16 {
     const auto large = hn::RebindMask(du, hn::Gt(signed_magnitude, hn::Set(di, 0x477fffff)));
     const auto normal = hn::RebindMask(du, hn::Gt(signed_magnitude, hn::Set(di, 0x387fffff)));
     const VU odd = hn::And(mantissa, hn::Set(du, 1));
-    const VU as_normal = hn::ShiftRight<13>(hn::Add(
-        hn::Sub(magnitude, hn::Set(du, 0x38000000u)), hn::Add(odd, hn::Set(du, 0xfffu))));
+    const VU as_normal = hn::ShiftRight<13>(
+        hn::Add(hn::Sub(magnitude, hn::Set(du, 0x38000000u)), hn::Add(odd, hn::Set(du, 0xfffu))));
     const VF rounded = hn::Add(hn::BitCast(F32(), magnitude), hn::Set(F32(), 0.5f));
     const VU as_subnormal = hn::Sub(hn::BitCast(du, rounded), hn::Set(du, 0x3f000000u));
     VU result = hn::IfThenElse(normal, as_normal, as_subnormal);
@@ -221,8 +221,8 @@ void apply_rotary(const RowTransformSpec& spec, const RowTransform& transform, i
 }
 
 template <class Type>
-void transform_typed(const RowTransformSpec& spec, const RowTransform& transform,
-                     const void* src, int32_t channels, int64_t position, float* dst) {
+void transform_typed(const RowTransformSpec& spec, const RowTransform& transform, const void* src,
+                     int32_t channels, int64_t position, float* dst) {
   load_row<Type>(src, channels, dst);
   if (spec.norm) apply_norm<Type>(dst, channels, spec.epsilon, transform.weight);
   if (spec.rotary) {

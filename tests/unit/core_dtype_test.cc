@@ -17,10 +17,20 @@ namespace {
 
 // Patterns around every rounding boundary of both 16-bit types, and random ones.
 std::vector<float> interesting_floats() {
-  std::vector<float> values = {0.0f, -0.0f, 65504.0f, 65519.0f, 65520.0f, 65536.0f, 3.4e38f,
+  std::vector<float> values = {0.0f,
+                               -0.0f,
+                               65504.0f,
+                               65519.0f,
+                               65520.0f,
+                               65536.0f,
+                               3.4e38f,
                                std::numeric_limits<float>::infinity(),
-                               std::numeric_limits<float>::denorm_min(), 0x1p-24f, 0x1p-25f,
-                               0x1.000002p-25f, 0x1p-14f, 0x1.ffep-15f};
+                               std::numeric_limits<float>::denorm_min(),
+                               0x1p-24f,
+                               0x1p-25f,
+                               0x1.000002p-25f,
+                               0x1p-14f,
+                               0x1.ffep-15f};
   for (uint32_t half = 0; half < 0x10000u; half += 7) {
     const float base = float16_to_float(static_cast<uint16_t>(half));
     const float next = float16_to_float(static_cast<uint16_t>(half + 1));

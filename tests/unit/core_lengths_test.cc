@@ -156,9 +156,10 @@ TEST(CoreLengths, ImpliedPositionsMustLieInTheTable) {
   EXPECT_EQ(c.faults(), 0u);
   c.lengths.table_rows = 9;
   EXPECT_EQ(c.faults(), 32u);
-  EXPECT_EQ(c.message(),
-            "seqlens_k[0] is 9, a total of 10 keys (seqlens_k holds totals minus 1): a position "
-            "lies outside the rotary table; query row 3 stands at position 9, the table has 9 rows");
+  EXPECT_EQ(
+      c.message(),
+      "seqlens_k[0] is 9, a total of 10 keys (seqlens_k holds totals minus 1): a position "
+      "lies outside the rotary table; query row 3 stands at position 9, the table has 9 rows");
   c.lengths.table_rows = 3;
   EXPECT_NE(c.message().find("query row 0 stands at position 6"), std::string::npos);
 }
@@ -208,10 +209,8 @@ TEST(CoreLengths, MessagesNameIndexValueAndLimit) {
   EXPECT_EQ(Case({2}, 16, 5, 5).message(),
             "seqlens_k[0] is 2, a total of 3 keys (seqlens_k holds totals minus 1): past is "
             "negative (total is shorter than the new keys); there are 5 new keys a batch row");
-  EXPECT_NE(Case({INT_MAX}, 16, 1, 1).message().find("the limit is 2147483647"),
-            std::string::npos);
-  EXPECT_EQ(Case({}, -3, 1, 1).message(),
-            "total_sequence_length is -3: it must be at least 0");
+  EXPECT_NE(Case({INT_MAX}, 16, 1, 1).message().find("the limit is 2147483647"), std::string::npos);
+  EXPECT_EQ(Case({}, -3, 1, 1).message(), "total_sequence_length is -3: it must be at least 0");
   EXPECT_EQ(Case({3, 15}, 16, 1, 1).message(), "");
 }
 

@@ -86,12 +86,11 @@ struct Problem {
     if (p.spec.mask == MaskKind::kNone) return;
     p.spec.mask_type = kBool;
     if (p.spec.mask == MaskKind::kAdditive) {
-      p.spec.mask_type = p.spec.type == kFloat64
-                             ? random.pick({kFloat64, kFloat32})
-                             : random.pick({kFloat32, kFloat16, kBfloat16});
+      p.spec.mask_type = p.spec.type == kFloat64 ? random.pick({kFloat64, kFloat32})
+                                                 : random.pick({kFloat32, kFloat16, kBfloat16});
     }
-    p.mask_columns = random.chance(0.7) ? p.max_total + random.between(0, 3)
-                                        : random.between(0, p.max_total);
+    p.mask_columns =
+        random.chance(0.7) ? p.max_total + random.between(0, 3) : random.between(0, p.max_total);
     p.mask_column = random.pick<int64_t>({1, 2});
     const int64_t row = p.mask_columns * p.mask_column;
     p.mask_row = random.chance(0.3) ? 0 : row;
@@ -261,9 +260,9 @@ struct Problem {
     Matrix keys;
     for (int64_t j = 0; l.live && j < l.total; ++j) {
       const bool fresh = p.spec.key_fresh && j >= l.past;
-      keys.push_back(fresh ? loaded(key_fresh, b, kv, j - l.past, p.spec.key_transform,
-                                    p.key_transform, j)
-                           : loaded(key, b, kv, j, {}, {}, j));
+      keys.push_back(
+          fresh ? loaded(key_fresh, b, kv, j - l.past, p.spec.key_transform, p.key_transform, j)
+                : loaded(key, b, kv, j, {}, {}, j));
     }
     return keys;
   }
@@ -294,9 +293,7 @@ struct Problem {
       const double bias = mask_at(b, h, i, j);
       const double biased = bias == -kInfinity ? bias : capped + bias;
       double& cell = result.scores[static_cast<size_t>(j)];
-      cell = s.scores == ScoreStage::kRaw      ? raw
-             : s.scores == ScoreStage::kCapped ? capped
-                                               : biased;
+      cell = s.scores == ScoreStage::kRaw ? raw : s.scores == ScoreStage::kCapped ? capped : biased;
       if (s.scores == ScoreStage::kProbabilities) cell = 0;
       if (bias == -kInfinity) continue;
       keys.push_back(j);
@@ -317,8 +314,8 @@ struct Problem {
       const bool fresh = s.value_fresh && keys[n] >= l.past;
       for (int32_t c = 0; c < s.v_head_size; ++c) {
         result.output[static_cast<size_t>(c)] +=
-            weight_n * (fresh ? value_fresh.at(b, kv, keys[n] - l.past, c)
-                              : value.at(b, kv, keys[n], c));
+            weight_n *
+            (fresh ? value_fresh.at(b, kv, keys[n] - l.past, c) : value.at(b, kv, keys[n], c));
       }
       if (s.scores == ScoreStage::kProbabilities) {
         result.scores[static_cast<size_t>(keys[n])] = weight_n;
@@ -362,8 +359,8 @@ void check(const Problem& q) {
       const Problem::Matrix keys = q.keys_of(b, h / (s.q_heads / s.kv_heads));
       for (int64_t i = 0; i < q.p.query_rows; ++i) {
         const Row row = q.reference(b, h, i, keys);
-        const std::string where = "b " + std::to_string(b) + " h " + std::to_string(h) + " i " +
-                                  std::to_string(i) + " ";
+        const std::string where =
+            "b " + std::to_string(b) + " h " + std::to_string(h) + " i " + std::to_string(i) + " ";
         const double wide = bar * row.score_error;
         for (int32_t c = 0; c < s.v_head_size; ++c) {
           expect_near(q.output.at(b, h, i, c), row.output[static_cast<size_t>(c)], wide,
@@ -376,10 +373,10 @@ void check(const Problem& q) {
           if (testing::Test::HasFatalFailure()) return;
         }
         if (!s.log_sum_exp) continue;
-        expect_near(q.log_sum_exp.at(b, h, i, 0), row.log_sum_exp,
-                    std::max(2e-6, bar_of(s.type == kFloat64 ? kFloat32 : s.type) * 1e-2) *
-                        row.score_error,
-                    where + "log-sum-exp");
+        expect_near(
+            q.log_sum_exp.at(b, h, i, 0), row.log_sum_exp,
+            std::max(2e-6, bar_of(s.type == kFloat64 ? kFloat32 : s.type) * 1e-2) * row.score_error,
+            where + "log-sum-exp");
         if (testing::Test::HasFatalFailure()) return;
       }
     }
@@ -505,8 +502,7 @@ TEST(CpuAttentionGeneric, NothingVisibleIsZeroEvenWithASink) {
 }
 
 TEST(CpuAttentionGeneric, FiniteMasksAreAddedAsTheyAre) {
-  EXPECT_FLOAT_EQ(
-      static_cast<float>(Tiny({0, 0, 0}, {1, 2, 6}, {-1e9, -1e9, -1e9}).output()), 3);
+  EXPECT_FLOAT_EQ(static_cast<float>(Tiny({0, 0, 0}, {1, 2, 6}, {-1e9, -1e9, -1e9}).output()), 3);
   EXPECT_FLOAT_EQ(static_cast<float>(Tiny({0, 0, 0}, {1, 2, 6}, {-3.4e38, -3.4e38, 0}).output()),
                   6);
   // A mask that is too short hides the rest.

@@ -358,8 +358,8 @@ TEST(CpuBackend, CallersWorkspaceMayBeginAnywhere) {
     for (size_t i = 0; i < 16; ++i) ASSERT_EQ(memory[offset + need + i], 0xff);
     for (size_t i = 0; i < offset; ++i) ASSERT_EQ(memory[i], 0xff);
     launch.workspace_bytes = need - 1;
-    const Error error = error_of(
-        [&] { bench.backend->execute(*plan, again.lowering, *bench.session, launch); });
+    const Error error =
+        error_of([&] { bench.backend->execute(*plan, again.lowering, *bench.session, launch); });
     EXPECT_EQ(error.status(), ATTN_INVALID_ARGUMENT);
     EXPECT_TRUE(contains(error.message(), std::to_string(need))) << error.message();
   }
@@ -396,9 +396,8 @@ TEST(CpuBackend, APlanRefusesWhatItWasNotMadeFor) {
   expect_refusal({2, 3, 255}, "up to 255 keys, the call has 256");
   const auto plan = bench.backend->plan(call.lowering, call.range(), {});
   call.lowering.attention->spec.softcap = 30;
-  EXPECT_EQ(status_of(error_of([&] {
-              bench.backend->execute(*plan, call.lowering, *bench.session, {});
-            })),
+  EXPECT_EQ(status_of(error_of(
+                [&] { bench.backend->execute(*plan, call.lowering, *bench.session, {}); })),
             ATTN_NOT_PREPARED);
 }
 

@@ -123,8 +123,8 @@ TEST(CpuRowTransform, AgreesWithFloat64AndAllLevelsAgreeBitByBit) {
     const double bar = type == kFloat32 ? 1e-6 : type == kFloat16 ? 6e-4 : 5e-3;
     for (int32_t i = 0; i < channels; ++i) {
       const auto at = static_cast<size_t>(i);
-      ASSERT_NEAR(static_cast<double>(plain[at]), expected[at],
-                  bar * (std::abs(expected[at]) + 3)) << "channel " << i;
+      ASSERT_NEAR(static_cast<double>(plain[at]), expected[at], bar * (std::abs(expected[at]) + 3))
+          << "channel " << i;
       ASSERT_EQ(plain[at], round_to(type, plain[at]));
     }
     for (const SimdLevel level : simd_levels()) {
@@ -140,9 +140,9 @@ TEST(CpuRowTransform, PositionOutsideTheTableIsNotRotatedAndNotRead) {
   std::vector<float> unrotated(64);
   std::memcpy(unrotated.data(), p.row.data(), p.row.size());
   p.transform.cos = p.transform.sin = nullptr;  // a read would crash
-  for (const int64_t position : {int64_t{-1}, Problem::kTableRows,
-                                 std::numeric_limits<int64_t>::max(),
-                                 std::numeric_limits<int64_t>::min()}) {
+  for (const int64_t position :
+       {int64_t{-1}, Problem::kTableRows, std::numeric_limits<int64_t>::max(),
+        std::numeric_limits<int64_t>::min()}) {
     EXPECT_TRUE(equal_bits(p.run(nullptr, position), unrotated)) << position;
     for (const SimdLevel level : simd_levels()) {
       EXPECT_TRUE(equal_bits(p.run(row_kernels(level), position), unrotated)) << position;

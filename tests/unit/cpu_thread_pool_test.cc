@@ -191,8 +191,10 @@ struct HostCalls {
   int loops = 0;
   int32_t last_count = 0;
   HostExecutor executor() {
-    return {this, [](void* self) { return ++static_cast<HostCalls*>(self)->asked,
-                                          static_cast<HostCalls*>(self)->threads; },
+    return {this,
+            [](void* self) {
+              return ++static_cast<HostCalls*>(self)->asked, static_cast<HostCalls*>(self)->threads;
+            },
             [](void* self, int32_t count, void (*task)(void*, int32_t), void* ctx) {
               auto& calls = *static_cast<HostCalls*>(self);
               ++calls.loops;
