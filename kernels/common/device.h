@@ -85,6 +85,20 @@ ATTN_DEVICE float exp2_fast(float x) {
   return r;
 }
 
+// The second kernel of a call may start while the first one runs (programmatic dependent launch): the
+// first allows it at its beginning, the second waits here for the first one's results. Without that
+// launch attribute, and before sm_90, both do nothing.
+ATTN_DEVICE void allow_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+ATTN_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <class T>
 ATTN_DEVICE T min_of(T a, T b) { return a < b ? a : b; }
 template <class T>

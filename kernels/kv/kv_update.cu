@@ -79,6 +79,7 @@ ATTN_DEVICE i64 rows_to_visit(const CacheParams& c, const RowLengths& r) {
 extern "C" __global__ void __launch_bounds__(256)
     attn_kv_update(const __grid_constant__ KvUpdateParams p) {
   extern __shared__ float buffers[];  // kWarps rows of the larger head size
+  allow_dependents();
   i64 b = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
   int warp = threadIdx.x >> 5;
   u32 poisoned = p.faults->latch;

@@ -40,7 +40,7 @@ ATTN_DEVICE void fetch_keys(u32 target, const u16* base, i64 stride, int first, 
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
     attn_attention_decode(const __grid_constant__ AttentionParams p) {
   extern __shared__ __align__(128) u16 shared[];
   __shared__ float top_of[kWarps][kRows], sum_of[kWarps][kRows];
@@ -54,6 +54,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int r0 = (int)(unit % row_tiles) * kRows;
   const i64 hk = unit / row_tiles % p.kv_heads, b = unit / row_tiles / p.kv_heads;
   const int rows = min_of(kRows, all_rows - r0);
+  wait_for_previous();
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
   const int total = live ? lengths.total : 0;
@@ -230,8 +231,30 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
 
-  // `count` results with tops at t[i * ts], denominators at d[i * ts] and sums at v[i * vs], each a
-  // row; gives the merged row. An empty part (top -infinity) weighs nothing.
+  // Finishes one element of the output from a row's merged top, denominator and sum.
+  auto finish = [&](int row, int c, float top, float sum, float value) {
+    const RowPlace where = place(row);
+    const bool empty = sum == 0.f;
+    if (kHasLse && c == 0) {
+      ((float*)p.lse.data)[b * p.lse.batch + where.head * p.lse.head + where.index * p.lse.row] =
+          empty ? -infinity() : top * kLn2 + logf(sum);
+    }
+    float factor = 1.f;
+    if (kSinkKind != kSinkNone && !empty) {
+      const float sink = kSinkKind == kSinkPerHead
+                             ? load_element<kType>(p.sink, where.head * p.sink_stride) * kLog2e
+                             : 0.f;
+      const float joint = fmaxf(top, sink);
+      factor = exp2_fast(top - joint);
+      sum = sum * factor + exp2_fast(sink - joint);
+    }
+    store_element<kType>(
+        p.output.data,
+        b * p.output.batch + where.head * p.output.head + where.index * p.output.row + c,
+        empty ? 0.f : value * factor / sum);
+  };
+
+  // An empty part (sum 0) weighs nothing, and its sums are not read.
   const bool split_up = p.splits > 1;
   float* partials = p.partials + (unit * p.splits + split) * kPartial;
   for (int i = threadIdx.x; i < rows * kDv; i += kThreads) {
@@ -253,25 +276,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       }
       __stcg(partials + 2 * kRows + row * kDv + c, value);
     } else {
-      const RowPlace where = place(row);
-      const bool empty = sum == 0.f;
-      if (kHasLse && c == 0) {
-        ((float*)p.lse.data)[b * p.lse.batch + where.head * p.lse.head + where.index * p.lse.row] =
-            empty ? -infinity() : top * kLn2 + logf(sum);
-      }
-      float factor = 1.f;
-      if (kSinkKind != kSinkNone && !empty) {
-        const float sink = kSinkKind == kSinkPerHead
-                               ? load_element<kType>(p.sink, where.head * p.sink_stride) * kLog2e
-                               : 0.f;
-        const float joint = fmaxf(top, sink);
-        factor = exp2_fast(top - joint);
-        sum = sum * factor + exp2_fast(sink - joint);
-      }
-      store_element<kType>(p.output.data,
-                           b * p.output.batch + where.head * p.output.head +
-                               where.index * p.output.row + c,
-                           empty ? 0.f : value * factor / sum);
+      finish(row, c, top, sum, value);
     }
   }
   if (!split_up) {
@@ -291,42 +296,88 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (!is_last) return;
   if (p.last && unit == 0 && threadIdx.x == 0) end_call(p.faults);
+
+  // A thread takes four channels of a row; where threads are left over, several share a row's splits
+  // (part i of n takes splits i, i + n, ...) and are merged in order. All loads of a batch of splits
+  // are under way at once: tops, denominators and sums do not wait for each other.
+  constexpr int kBatch = kDv > 128 ? 4 : 8;  // as registers allow
+  const int splits = (int)p.splits;
   const float* part = p.partials + unit * p.splits * kPartial;
-  for (int i = threadIdx.x; i < rows * kDv; i += kThreads) {
-    const int row = i / kDv, c = i % kDv;
-    float top = -infinity();
-    for (int s = 0; s < (int)p.splits; s++) top = fmaxf(top, __ldcg(part + s * kPartial + row));
-    const float origin = top == -infinity() ? 0.f : top;
-    float sum = 0.f, value = 0.f;
-#pragma unroll 4
-    for (int s = 0; s < (int)p.splits; s++) {
-      const float* one = part + s * kPartial;
-      const float part_sum = __ldcg(one + kRows + row), x = __ldcg(one + 2 * kRows + row * kDv + c);
-      const float weight = exp2_fast(__ldcg(one + row) - origin);
-      if (part_sum != 0.f) {
-        sum += part_sum * weight;
-        value += x * weight;
+  const int quads = rows * kDv / 4;
+  const int sharers = quads < kThreads ? kThreads / quads : 1;
+  const int per_pass = kThreads / sharers;
+  struct Share {
+    float top, sum;
+    float4 value;
+  };
+  Share* shares = (Share*)shared;
+  for (int first = 0; first < quads; first += per_pass) {
+    const int quad = first + (int)threadIdx.x % per_pass, sharer = (int)threadIdx.x / per_pass;
+    const bool active = quad < quads && sharer < sharers;
+    const int row = min_of(quad * 4 / kDv, kRows - 1);
+    Share mine = {-infinity(), 0.f, {0.f, 0.f, 0.f, 0.f}};
+    if (active) {
+      for (int s0 = sharer; s0 < splits; s0 += kBatch * sharers) {
+        float top[kBatch], sum[kBatch];
+        float4 value[kBatch];
+#pragma unroll
+        for (int i = 0; i < kBatch; i++) {
+          const int s = s0 + i * sharers;
+          const float* one = part + (i64)min_of(s, splits - 1) * kPartial;
+          top[i] = s < splits ? __ldcg(one + row) : -infinity();
+          sum[i] = s < splits ? __ldcg(one + kRows + row) : 0.f;
+          value[i] = __ldcg((const float4*)(one + 2 * kRows) + quad);
+        }
+        float joint = mine.top;
+#pragma unroll
+        for (int i = 0; i < kBatch; i++) joint = fmaxf(joint, top[i]);
+        const float origin = joint == -infinity() ? 0.f : joint;
+        const float old = exp2_fast(mine.top - origin);
+        mine.top = joint;
+        mine.sum *= old;
+        mine.value.x *= old;
+        mine.value.y *= old;
+        mine.value.z *= old;
+        mine.value.w *= old;
+#pragma unroll
+        for (int i = 0; i < kBatch; i++) {
+          if (sum[i] == 0.f) continue;  // an empty part: its sums are not felt
+          const float weight = exp2_fast(top[i] - origin);
+          mine.sum = fmaf(sum[i], weight, mine.sum);
+          mine.value.x = fmaf(value[i].x, weight, mine.value.x);
+          mine.value.y = fmaf(value[i].y, weight, mine.value.y);
+          mine.value.z = fmaf(value[i].z, weight, mine.value.z);
+          mine.value.w = fmaf(value[i].w, weight, mine.value.w);
+        }
       }
     }
-    const RowPlace where = place(row);
-    const bool empty = sum == 0.f;
-    if (kHasLse && c == 0) {
-      ((float*)p.lse.data)[b * p.lse.batch + where.head * p.lse.head + where.index * p.lse.row] =
-          empty ? -infinity() : top * kLn2 + logf(sum);
+    if (sharers > 1) {
+      if (active) shares[sharer * quads + quad] = mine;
+      __syncthreads();
+      if (active && sharer == 0) {
+        for (int other = 1; other < sharers; other++) {
+          const Share x = shares[other * quads + quad];
+          if (x.sum == 0.f) continue;
+          const float joint = fmaxf(mine.top, x.top);
+          const float origin = joint == -infinity() ? 0.f : joint;
+          const float a = exp2_fast(mine.top - origin), c = exp2_fast(x.top - origin);
+          mine.top = joint;
+          mine.sum = mine.sum * a + x.sum * c;
+          mine.value.x = mine.value.x * a + x.value.x * c;
+          mine.value.y = mine.value.y * a + x.value.y * c;
+          mine.value.z = mine.value.z * a + x.value.z * c;
+          mine.value.w = mine.value.w * a + x.value.w * c;
+        }
+      }
+      __syncthreads();
     }
-    float factor = 1.f;
-    if (kSinkKind != kSinkNone && !empty) {
-      const float sink = kSinkKind == kSinkPerHead
-                             ? load_element<kType>(p.sink, where.head * p.sink_stride) * kLog2e
-                             : 0.f;
-      const float joint = fmaxf(top, sink);
-      factor = exp2_fast(top - joint);
-      sum = sum * factor + exp2_fast(sink - joint);
+    if (active && sharer == 0) {
+      const int c = quad * 4 % kDv;
+      finish(row, c, mine.top, mine.sum, mine.value.x);
+      finish(row, c + 1, mine.top, mine.sum, mine.value.y);
+      finish(row, c + 2, mine.top, mine.sum, mine.value.z);
+      finish(row, c + 3, mine.top, mine.sum, mine.value.w);
     }
-    store_element<kType>(
-        p.output.data,
-        b * p.output.batch + where.head * p.output.head + where.index * p.output.row + c,
-        empty ? 0.f : value * factor / sum);
   }
 }
 

@@ -37,11 +37,17 @@ ATTN_DEVICE void mma_tf32(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0,
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+// The tensor cores' own accumulation cuts instead of rounding, which would add up to a bias over
+// many steps: two steps at a time go to a fresh accumulator, and a rounded sum adds it.
 ATTN_DEVICE void mma_split(float (&c)[4], const Pieces (&a)[4], float x, float y) {
   const Pieces b0 = split(x), b1 = split(y);
   mma_tf32(c, a[0].low, a[1].low, a[2].low, a[3].low, b0.high, b1.high);
   mma_tf32(c, a[0].high, a[1].high, a[2].high, a[3].high, b0.low, b1.low);
   mma_tf32(c, a[0].high, a[1].high, a[2].high, a[3].high, b0.high, b1.high);
+}
+ATTN_DEVICE void add_to(float (&c)[4], const float (&step)[4]) {
+#pragma unroll
+  for (int e = 0; e < 4; e++) c[e] += step[e];
 }
 
 template <int rows_in_tile, int d, int dp, int ld>
@@ -70,6 +76,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 b = bh / p.q_heads, h = bh % p.q_heads;
   const i64 hk = h / (p.q_heads / p.kv_heads);
   const int m0 = tile * kM;
+  wait_for_previous();
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
   if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults);
@@ -113,13 +120,24 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     fetch_rows<kN, kDv, kDvp, kLdV>(sv, vbase, p.value.row, j0, total);
     copy_commit();
     float s[kTilesN][4] = {};
-#pragma unroll 4
-    for (int d = 0; d < kStepsD; d++) {
-      const Pieces a[4] = {split(q_at[d * 8]), split(q_at[8 * kLdQ + d * 8]),
-                           split(q_at[d * 8 + 4]), split(q_at[8 * kLdQ + d * 8 + 4])};
+    auto query_piece = [&](int d, Pieces(&a)[4]) {
+      a[0] = split(q_at[d * 8]);
+      a[1] = split(q_at[8 * kLdQ + d * 8]);
+      a[2] = split(q_at[d * 8 + 4]);
+      a[3] = split(q_at[8 * kLdQ + d * 8 + 4]);
+    };
+#pragma unroll 2
+    for (int d = 0; d < kStepsD; d += 2) {
+      Pieces a[2][4];
+      query_piece(d, a[0]);
+      query_piece(d + 1, a[1]);
 #pragma unroll
       for (int j = 0; j < kTilesN; j++) {
-        mma_split(s[j], a, k_at[j * 8 * kLdQ + d * 8], k_at[j * 8 * kLdQ + d * 8 + 4]);
+        const float* k = k_at + j * 8 * kLdQ + d * 8;
+        float step[4] = {0.f, 0.f, 0.f, 0.f};
+        mma_split(step, a[0], k[0], k[4]);
+        mma_split(step, a[1], k[8], k[12]);
+        add_to(s[j], step);
       }
     }
     copy_wait<0>();
@@ -174,11 +192,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       }
     }
 #pragma unroll
-    for (int k = 0; k < kTilesN; k++) {
-      const Pieces a[4] = {split(s[k][0]), split(s[k][2]), split(s[k][1]), split(s[k][3])};
+    for (int k = 0; k < kTilesN; k += 2) {
+      const Pieces a[2][4] = {
+          {split(s[k][0]), split(s[k][2]), split(s[k][1]), split(s[k][3])},
+          {split(s[k + 1][0]), split(s[k + 1][2]), split(s[k + 1][1]), split(s[k + 1][3])}};
 #pragma unroll
       for (int j = 0; j < kTilesDv; j++) {
-        mma_split(o[j], a, v_at[k * 8 * kLdV + j * 8], v_at[k * 8 * kLdV + kLdV + j * 8]);
+        const float* v = v_at + k * 8 * kLdV + j * 8;
+        float step[4] = {0.f, 0.f, 0.f, 0.f};
+        mma_split(step, a[0], v[0], v[kLdV]);
+        mma_split(step, a[1], v[8 * kLdV], v[9 * kLdV]);
+        add_to(o[j], step);
       }
     }
   }

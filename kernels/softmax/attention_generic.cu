@@ -39,6 +39,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   const i64 i = blockIdx.x % p.query_rows, bh = blockIdx.x / p.query_rows;
   const i64 b = bh / p.q_heads, h = bh % p.q_heads, hk = h / (p.q_heads / p.kv_heads);
+  wait_for_previous();
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
   if (p.last && blockIdx.x == 0 && tid == 0) end_call(p.faults);

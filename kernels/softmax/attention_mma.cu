@@ -52,6 +52,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 b = bh / p.q_heads, h = bh % p.q_heads;
   const i64 hk = h / (p.q_heads / p.kv_heads);
   const int m0 = tile * kM;
+  wait_for_previous();
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
   if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults);
@@ -107,9 +108,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     m[t][0] = m[t][1] = -infinity();
     l[t][0] = l[t][1] = 0.f;
   }
-  const float scale_log2 = p.scale * kLog2e;
   const int row0 = warp * kRowsPerWarp + lane / 4;  // the lane's first row in the block
-  constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap;
+  // Scores are kept as products while nothing but the scale applies (kPlainScale: it is positive);
+  // to_log2 brings them to base 2 inside the exponential's own multiply-add.
+  constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap && kPlainScale;
+  const float to_log2 = plain ? p.scale * kLog2e : kLog2e;
   // ldmatrix addresses: A tiles (rows 0-15 x 16), B tiles of K (16 keys x 16 channels).
   const u32 a_address =
       shared_address(sq + (warp * kRowsPerWarp + (lane & 15)) * kLdQ + (lane >> 4) * 8);
@@ -149,13 +152,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const bool clean = plain && j0 >= clean_low && j0 + kN <= clean_high;
 #pragma unroll
     for (int t = 0; t < kTilesM; t++) {
-      if (clean) {
-#pragma unroll
-        for (int j = 0; j < kTilesN; j++) {
-#pragma unroll
-          for (int e = 0; e < 4; e++) s[t][j][e] *= scale_log2;
-        }
-      } else {
+      if (!clean) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
           const int row = row0 + t * 16 + r * 8;
@@ -166,24 +163,28 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
               const int key = j0 + j * 8 + (lane & 3) * 2 + e;
-              float x = s[t][j][2 * r + e] * p.scale;
-              if constexpr (kSoftcap) x = p.softcap * tanhf(x / p.softcap);
               bool visible = key >= seen.low && key < seen.high;
-              if (visible) visible = apply_mask<kMaskKind>(p, base, key, x);
-              s[t][j][2 * r + e] = visible ? x * kLog2e : -infinity();
+              float x = s[t][j][2 * r + e];
+              if constexpr (!plain) {
+                x *= p.scale;
+                if constexpr (kSoftcap) x = p.softcap * tanhf(x / p.softcap);
+                if (visible) visible = apply_mask<kMaskKind>(p, base, key, x);
+              }
+              s[t][j][2 * r + e] = visible ? x : -infinity();
             }
           }
         }
       }
 #pragma unroll
       for (int r = 0; r < 2; r++) {
-        float top = m[t][r];
+        float top = -infinity();
 #pragma unroll
         for (int j = 0; j < kTilesN; j++) {
           top = fmaxf(top, fmaxf(s[t][j][2 * r], s[t][j][2 * r + 1]));
         }
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+        top = fmaxf(m[t][r], top * to_log2);
         const float base = top == -infinity() ? 0.f : top;
         const float rescale = exp2_fast(m[t][r] - base);
         m[t][r] = top;
@@ -192,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < kTilesN; j++) {
 #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float x = exp2_fast(s[t][j][2 * r + e] - base);
+            float x = exp2_fast(fmaf(s[t][j][2 * r + e], to_log2, -base));
             s[t][j][2 * r + e] = x;
             sum += x;
           }

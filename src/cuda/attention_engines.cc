@@ -1,7 +1,6 @@
 #include "cuda/attention_engines.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/error.h"
 #include "cuda/cuda_session.h"
@@ -69,7 +68,8 @@ std::vector<std::string> softmax_definitions(const AttentionSpec& spec) {
           cat("SINK_KIND=", static_cast<int>(spec.sink)),
           cat("SOFTCAP=", spec.softcap != 0 ? 1 : 0),
           cat("HAS_LSE=", spec.log_sum_exp ? 1 : 0),
-          cat("QUERY_TRANSFORM=", spec.query_transform.any() ? 1 : 0)};
+          cat("QUERY_TRANSFORM=", spec.query_transform.any() ? 1 : 0),
+          cat("PLAIN_SCALE=", spec.scale > 0 ? 1 : 0)};
 }
 
 void define(KernelVariant& variant, const char* name, int value) {
@@ -85,9 +85,8 @@ struct Tile {
 // Chosen so that no variant spills (tests/kernels checks it).
 Tile mma_tile(const AttentionSpec& spec) {
   const int d = std::max(spec.head_size, spec.v_head_size);
-  const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0;
+  const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0 && spec.scale > 0;
   if (d <= 64) return {128, plain ? 96 : 64, 4};
-  if (d <= 128) return {128, plain ? 48 : 32, 4};
   return {128, 64, 8};
 }
 
@@ -134,6 +133,52 @@ class MmaPrefill final : public PrefillEngine {
   }
 };
 
+// Padded to whole rows of 128 bytes.
+int swizzled_size(int size) { return (size + 63) / 64 * 64; }
+
+struct WgmmaTile {
+  int consumers, keys, stages, producer_registers, consumer_registers;
+};
+
+WgmmaTile wgmma_tile(const AttentionSpec& spec) {
+  const int d = std::max(swizzled_size(spec.head_size), swizzled_size(spec.v_head_size));
+  const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0 && spec.scale > 0;
+  if (d <= 64 && plain) return {3, 128, 2, 32, 160};
+  if (d <= 128) return {2, plain ? 128 : 64, 2, 48, 232};
+  return {2, 64, 2, 48, 232};
+}
+
+class WgmmaPrefill final : public PrefillEngine {
+ public:
+  const char* name() const override { return "wgmma-prefill"; }
+  bool supports(const AttentionSpec& spec, const CudaContext& context,
+                std::string* why_not) const override {
+    if (context.target != "sm_90a") return refuse(why_not, cat("not on ", context.architecture));
+    if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
+    return fits_tiles(spec, 8, why_not);
+  }
+  Tile tile(const AttentionSpec& spec) const override {
+    const WgmmaTile t = wgmma_tile(spec);
+    return {64 * t.consumers, t.keys, 4 * (t.consumers + 1)};
+  }
+  KernelVariant variant(const AttentionSpec& spec) const override {
+    const WgmmaTile t = wgmma_tile(spec);
+    const int dk = swizzled_size(spec.head_size), dv = swizzled_size(spec.v_head_size);
+    KernelVariant out{"softmax/attention_wgmma.cu", "attn_attention_wgmma",
+                      softmax_definitions(spec)};
+    define(out, "BLOCK_N", t.keys);
+    define(out, "STAGES", t.stages);
+    define(out, "CONSUMERS", t.consumers);
+    define(out, "PRODUCER_REGISTERS", t.producer_registers);
+    define(out, "CONSUMER_REGISTERS", t.consumer_registers);
+    out.threads = 128 * (t.consumers + 1);
+    // Tiles begin on 1024 bytes; a query transform needs a row of floats a consumer warp.
+    out.shared_bytes = 1024 + 2 * (64 * t.consumers * dk + t.stages * t.keys * (dk + dv)) +
+                       (spec.query_transform.any() ? 4 * t.consumers * dk * 4 : 0);
+    return out;
+  }
+};
+
 class Float32Prefill final : public PrefillEngine {
  public:
   const char* name() const override { return "float32-prefill"; }
@@ -165,6 +210,8 @@ class Float32Prefill final : public PrefillEngine {
 
 // ---- decode -------------------------------------------------------------------------------------
 
+// Weights of the merge must fit the shared memory of the smallest variant: 16 rows x 4 bytes each.
+constexpr int64_t kMaxSplits = 256;
 constexpr int kDecodeRows = 16, kDecodeKeys = 16, kDecodeWarps = 4;
 
 class SplitDecode final : public AttentionEngine {
@@ -203,6 +250,7 @@ class SplitDecode final : public AttentionEngine {
     const int64_t target = std::min(target_blocks(problem.spec, context), kCounters);
     int64_t splits = std::max<int64_t>(1, target / std::max<int64_t>(units, 1));
     splits = std::min(splits, std::max<int64_t>(1, divide_up(problem.max_total, 64)));
+    splits = std::min(splits, kMaxSplits);
     return {units * splits, splits};
   }
   std::string summary(const AttentionSpec& spec) const override {
@@ -218,9 +266,9 @@ class SplitDecode final : public AttentionEngine {
   static int64_t partial_floats(const AttentionSpec& spec) {
     return kDecodeRows * 2 + kDecodeRows * static_cast<int64_t>(spec.v_head_size);
   }
-  static int64_t target_blocks(const AttentionSpec& spec, const CudaContext& context) {
-    const int d = std::max(spec.head_size, spec.v_head_size);
-    return static_cast<int64_t>(context.multiprocessors) * (d <= 64 ? 3 : d <= 128 ? 2 : 1);
+  // One block a multiprocessor: more splits cost more in the merge than they win (measured).
+  static int64_t target_blocks(const AttentionSpec&, const CudaContext& context) {
+    return context.multiprocessors;
   }
 };
 
@@ -259,10 +307,11 @@ class Generic final : public AttentionEngine {
 
 std::span<const AttentionEngine* const> attention_engines() {
   static const SplitDecode decode;
+  static const WgmmaPrefill wgmma;
   static const MmaPrefill prefill;
   static const Float32Prefill float32;
   static const Generic generic;
-  static const AttentionEngine* const engines[] = {&decode, &prefill, &float32, &generic};
+  static const AttentionEngine* const engines[] = {&decode, &wgmma, &prefill, &float32, &generic};
   return engines;
 }
 

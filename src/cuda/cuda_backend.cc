@@ -14,7 +14,6 @@ namespace attn::cuda {
 namespace {
 
 constexpr int64_t kRowsPerChunk = 16;
-constexpr int64_t kMaxBlocks = 0x7fffffff;
 
 struct Capture {
   bool active = false;
@@ -30,18 +29,6 @@ Capture capture_of(const Driver& driver, CUstream stream) {
         "cuStreamGetCaptureInfo");
   capture.active = status == kCaptureStatusActive;
   return capture;
-}
-
-void launch(const Driver& driver, const LoadedKernel& kernel, int64_t blocks, CUstream stream,
-            void* parameters) {
-  if (blocks > kMaxBlocks) {
-    fail_unsupported("the call needs ", blocks, " blocks, above the device's ", kMaxBlocks);
-  }
-  void* arguments[] = {parameters};
-  check(driver,
-        driver.LaunchKernel(kernel.function, static_cast<unsigned>(blocks), 1, 1, kernel.threads, 1,
-                            1, kernel.shared_bytes, stream, arguments, nullptr),
-        "cuLaunchKernel");
 }
 
 void check_range(const ShapeRange& range, const Lowering& call) {
@@ -147,25 +134,22 @@ class Cuda final : public Backend {
       attention.last = 1;
     }
 
-    launch(driver, *plan.kv_update, call.batch * update.chunks, stream, &update);
+    void* update_arguments[] = {&update};
+    launch_kernel(driver, *plan.kv_update, call.batch * update.chunks, plan.kv_update->threads,
+                  stream, update_arguments, false);
     if (has_attention) {
-      launch(driver, *choice->kernel, shape.blocks, stream, &attention);
+      void* arguments[] = {&attention};
+      launch_kernel(driver, *choice->kernel, shape.blocks, choice->kernel->threads, stream,
+                    arguments, context_.overlaps_launches);
     } else {
       attnk::FaultState* faults = session.faults();
-      launch_one(driver, *plan.end_call, stream, &faults);
+      void* arguments[] = {&faults};
+      launch_kernel(driver, *plan.end_call, 1, 1, stream, arguments, false);
     }
     if (capture.active) session.retain_in(capture.graph);
   }
 
  private:
-  static void launch_one(const Driver& driver, const LoadedKernel& kernel, CUstream stream,
-                         void* argument) {
-    void* arguments[] = {argument};
-    check(driver, driver.LaunchKernel(kernel.function, 1, 1, 1, 1, 1, 1, 0, stream, arguments,
-                                      nullptr),
-          "cuLaunchKernel");
-  }
-
   CUdeviceptr workspace(const CudaPlan& plan, CudaSession& session, const Launch& request,
                         bool capturing) const {
     if (request.workspace == nullptr) return session.scratch(plan.workspace, capturing);

@@ -71,6 +71,7 @@ CudaContext::CudaContext(const CudaOptions& options) : driver(Driver::get(option
     throw_error(ATTN_UNAVAILABLE, cat(name, " is ", architecture,
                                       "; the CUDA back end needs sm_80 (Ampere) or later"));
   }
+  overlaps_launches = major >= 9;
   multiprocessors = attribute(driver, device, kAttributeMultiprocessors);
   shared_bytes_per_block = attribute(driver, device, kAttributeSharedPerBlockOptin);
   l2_bytes = attribute(driver, device, kAttributeL2Bytes);

@@ -24,6 +24,7 @@ struct CudaContext {
   int multiprocessors = 0;
   int shared_bytes_per_block = 0;  // the opt-in limit
   int64_t l2_bytes = 0;
+  bool overlaps_launches = false;  // programmatic dependent launch (sm_90 and later)
 
   // The context is options.native_context, else the current one if it is on the device, else the
   // primary one. Throws UNAVAILABLE or INVALID_ARGUMENT.

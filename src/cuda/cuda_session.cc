@@ -52,11 +52,8 @@ void CudaSession::clear_faults(void* stream) {
   ContextScope scope(list_->context());
   attnk::FaultState* state = faults();
   void* arguments[] = {&state, &device_record_};
-  const Driver& driver = list_->context().driver;
-  check(driver,
-        driver.LaunchKernel(clear_kernel_->function, 1, 1, 1, 1, 1, 1, 0,
-                            static_cast<CUstream>(stream), arguments, nullptr),
-        "cuLaunchKernel");
+  launch_kernel(list_->context().driver, *clear_kernel_, 1, 1, static_cast<CUstream>(stream),
+                arguments, false);
 }
 
 CUdeviceptr CudaSession::scratch(size_t bytes, bool capturing) {

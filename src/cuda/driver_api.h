@@ -36,6 +36,23 @@ struct CUuuid {
 };
 using CUhostFn = void (*)(void*);
 
+// CUlaunchAttribute and CUlaunchConfig, with the one attribute that is used.
+struct CUlaunchAttribute {
+  int id;
+  int pad;
+  union {
+    char bytes[64];
+    int programmatic_stream_serialization;
+  } value;
+};
+struct CUlaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  CUstream stream;
+  CUlaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+inline constexpr int kLaunchProgrammaticStreamSerialization = 6;
+
 inline constexpr CUresult kCudaSuccess = 0;
 inline constexpr CUresult kCudaDeinitialized = 4;
 inline constexpr CUresult kCudaNoDevice = 100;
@@ -85,9 +102,8 @@ enum : int {
   X(LibraryGetKernel, "cuLibraryGetKernel", 12000, (CUkernel*, CUlibrary, const char*))          \
   X(KernelSetAttribute, "cuKernelSetAttribute", 12000, (int, int, CUkernel, CUdevice))           \
   X(KernelGetFunction, "cuKernelGetFunction", 12000, (CUfunction*, CUkernel))                    \
-  X(LaunchKernel, "cuLaunchKernel", 4000,                                                        \
-    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
-     void**, void**))                                                                            \
+  X(LaunchKernelEx, "cuLaunchKernelEx", 11060,                                                   \
+    (const CUlaunchConfig*, CUfunction, void**, void**))                                         \
   X(MemAlloc, "cuMemAlloc", 3020, (CUdeviceptr*, size_t))                                        \
   X(MemFree, "cuMemFree", 3020, (CUdeviceptr))                                                   \
   X(MemHostAlloc, "cuMemHostAlloc", 2020, (void**, size_t, unsigned))                            \

@@ -12,6 +12,8 @@
 namespace attn::cuda {
 namespace {
 
+constexpr int64_t kMaxBlocks = 0x7fffffff;
+
 CompiledKernel compile(const Nvrtc& nvrtc, const std::string& target, const KernelVariant& variant) {
   std::vector<std::pair<std::string, std::string>> headers;
   const char* text = nullptr;
@@ -27,6 +29,27 @@ CompiledKernel compile(const Nvrtc& nvrtc, const std::string& target, const Kern
 }
 
 }  // namespace
+
+void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blocks,
+                   unsigned threads, CUstream stream, void** arguments, bool overlap) {
+  if (blocks > kMaxBlocks) {
+    fail_unsupported("the call needs ", blocks, " blocks, above the device's ", kMaxBlocks);
+  }
+  CUlaunchAttribute attribute{};
+  attribute.id = kLaunchProgrammaticStreamSerialization;
+  attribute.value.programmatic_stream_serialization = 1;
+  CUlaunchConfig config{};
+  config.grid_x = static_cast<unsigned>(blocks);
+  config.grid_y = config.grid_z = 1;
+  config.block_x = threads;
+  config.block_y = config.block_z = 1;
+  config.shared_bytes = kernel.shared_bytes;
+  config.stream = stream;
+  config.attributes = &attribute;
+  config.attribute_count = overlap ? 1 : 0;
+  check(driver, driver.LaunchKernelEx(&config, kernel.function, arguments, nullptr),
+        "cuLaunchKernelEx");
+}
 
 KernelStore::KernelStore(const CudaContext& context, const CudaOptions& options)
     : context_(context),

@@ -24,6 +24,11 @@ struct LoadedKernel {
   std::string origin;  // "pack", "disk cache" or "NVRTC"
 };
 
+// Launches one-dimensional grids. `arguments` points to one pointer a kernel parameter. `overlap`: may
+// begin while the kernel before it in the stream ends (the kernel itself waits for its results).
+void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blocks,
+                   unsigned threads, CUstream stream, void** arguments, bool overlap);
+
 class KernelStore {
  public:
   KernelStore(const CudaContext& context, const CudaOptions& options);
