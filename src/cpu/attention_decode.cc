@@ -8,6 +8,7 @@
 namespace attn::cpu {
 namespace {
 
+constexpr int64_t kBlockBytes = 16 * 1024;
 constexpr int kPadding = 16;  // floats: the longest vector
 
 // Below this much work the calling thread is done before another one has woken up.
@@ -18,6 +19,10 @@ DecodeGeometry geometry_of(const AttentionSpec& spec, int64_t query_rows) {
   DecodeGeometry geo;
   geo.rows = static_cast<int>(
       std::min<int64_t>(query_rows * (spec.q_heads / spec.kv_heads), kMaxDecodeRows));
+  // More than four rows walk over a block more than once: it should stay in the first-level cache.
+  geo.block = kDecodeBlock;
+  const int64_t row_bytes = std::max(spec.head_size, spec.v_head_size) * size_of(spec.type);
+  while (geo.rows > 4 && geo.block > 16 && geo.block * row_bytes > kBlockBytes) geo.block /= 2;
   geo.depth = static_cast<int>(round_up(spec.head_size, kPadding));
   geo.v_channels = static_cast<int>(round_up(spec.v_head_size, kPadding));
   return geo;
@@ -57,9 +62,8 @@ class SimdDecode final : public AttentionEngine {
   size_t workspace_bytes(const AttentionSpec& spec, const ShapeRange& range, int concurrency,
                          SimdLevel) const override {
     const DecodeGeometry geo = geometry_of(spec, range.query_rows);
-    size_t bytes =
-        lay_out(geo, nullptr, static_cast<DecodeScratch*>(nullptr)) *
-        static_cast<size_t>(concurrency);
+    size_t bytes = lay_out(geo, nullptr, static_cast<DecodeScratch*>(nullptr)) *
+                   static_cast<size_t>(concurrency);
     if (concurrency > 1) {
       const int64_t items = std::min<int64_t>(range.batch * spec.kv_heads, 2 * concurrency - 1);
       const int64_t spans = most_spans(range.total);
@@ -86,8 +90,8 @@ class SimdDecode final : public AttentionEngine {
       total += row.live ? row.total : 0;
       longest = std::max(longest, row.live ? row.total : 0);
     }
-    const double channels = static_cast<double>(total) * spec.kv_heads *
-                            (spec.head_size + spec.v_head_size);
+    const double channels =
+        static_cast<double>(total) * spec.kv_heads * (spec.head_size + spec.v_head_size);
     int threads = executor.concurrency();
     if (channels * static_cast<double>(size_of(spec.type)) < kParallelBytes &&
         channels * job.geometry.rows < kParallelProducts) {

@@ -1,12 +1,12 @@
 // Attention of few query rows ("simd-decode"): how a problem is cut, and the kernels of one level.
 //
 // An item is (batch row, kv head) with the query rows of all heads of its group. Its keys are cut
-// into spans: each is an online softmax of its own, over blocks of kDecodeBlock keys, and the
-// spans' results are merged from left to right. Where there are fewer items than threads want, the
-// spans of an item run on several threads and are kept until the last one is done.
+// into spans: each is an online softmax of its own, over blocks of at most kDecodeBlock keys, and
+// the spans' results are merged from left to right. Where there are fewer items than threads want,
+// the spans of an item run on several threads and are kept until the last one is done.
 //
-// Cuts depend on the keys that the item's rows can see, on nothing else. Whoever computes a span, in
-// whatever order, the merge is the same, so that no bit depends on threads or on the batch.
+// Cuts depend on the keys that the item's rows can see, on nothing else. Whoever computes a span,
+// in whatever order, the merge is the same, so that no bit depends on threads or on the batch.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace attn::cpu {
 
 inline constexpr int kMaxDecodeRows = 16;  // query positions times heads of a group
-inline constexpr int kDecodeBlock = 64;    // keys of a softmax step
+inline constexpr int kDecodeBlock = 64;    // most keys of a softmax step
 inline constexpr int64_t kSpanKeys = 256;  // keys of a span, or a multiple
 inline constexpr int64_t kMaxSpans = 64;   // of an item
 
@@ -46,6 +46,7 @@ inline SpanCut cut_spans(const KeyRange& seen) {
 // Sizes of one run, or bounds of them.
 struct DecodeGeometry {
   int rows = 0;        // query rows of an item
+  int block = 0;       // keys of a softmax step, a divisor of kDecodeBlock
   int depth = 0;       // head_size, padded
   int v_channels = 0;  // v_head_size, padded
 };
@@ -76,12 +77,12 @@ struct DecodeJob {
   std::span<const RowLengths> rows;
   DecodeGeometry geometry;
   int64_t items;
-  int64_t units;       // items, or items times max_spans when they are split
-  int64_t max_spans;   // 0: an item is one unit
+  int64_t units;      // items, or items times max_spans when they are split
+  int64_t max_spans;  // 0: an item is one unit
   std::atomic<int64_t> next{0};
   std::byte* scratch;  // of slot 0
   size_t scratch_stride;
-  std::byte* kept;     // sums of span s of item i at (i * max_spans + s) * kept_stride
+  std::byte* kept;  // sums of span s of item i at (i * max_spans + s) * kept_stride
   size_t kept_stride;
   std::atomic<int32_t>* open_spans;  // (items) not done yet, when split
 };

@@ -37,8 +37,7 @@ class DecodeItem {
     lengths_ = job_.rows[static_cast<size_t>(batch_)];
     KeyRange seen;
     for (int r = 0; r < geo_.rows; ++r) {
-      s_.ranges[r] =
-          lengths_.live ? visible_keys(p_, lengths_, place(r).query) : KeyRange{};
+      s_.ranges[r] = lengths_.live ? visible_keys(p_, lengths_, place(r).query) : KeyRange{};
       seen = hull(seen, s_.ranges[r]);
     }
     seen_ = seen;
@@ -63,9 +62,9 @@ class DecodeItem {
       sums.max[r] = kHidden;
       sums.sum[r] = 0.0f;
     }
-    std::memset(sums.output, 0,
-                sizeof(float) * static_cast<size_t>(geo_.rows) *
-                    static_cast<size_t>(geo_.v_channels));
+    std::memset(
+        sums.output, 0,
+        sizeof(float) * static_cast<size_t>(geo_.rows) * static_cast<size_t>(geo_.v_channels));
   }
 
   // The sums of one span, from nothing.
@@ -73,8 +72,9 @@ class DecodeItem {
     clear(sums);
     const int64_t begin = cut_.begin + span * cut_.span;
     const int64_t end = std::min(begin + cut_.span, cut_.end);
-    for (int64_t at = begin; at < end; at += kDecodeBlock) {
-      run_block({std::max(at, seen_.begin), std::min(at + kDecodeBlock, end)}, sums);
+    for (int64_t at = begin; at < end; at += geo_.block) {
+      const KeyRange block{std::max(at, seen_.begin), std::min(at + geo_.block, end)};
+      if (!block.empty()) run_block(block, sums);
     }
   }
 
@@ -109,8 +109,8 @@ class DecodeItem {
 
   static float exp_one(float x) { return hn::GetLane(exp_float(hn::Set(kF, x))); }
 
-  // One softmax step. While its scores are computed its values are fetched, and while its values are
-  // added the keys of the next step: the hardware does not foresee either.
+  // One softmax step. While its scores are computed its values are fetched, and while its values
+  // are added the keys of the next step: the hardware does not foresee either.
   void run_block(const KeyRange& block, const DecodeSums& sums) {
     const int n = static_cast<int>(block.end - block.begin);
     const Raw* key[kDecodeBlock + 4];
@@ -134,7 +134,7 @@ class DecodeItem {
       sums.max[r] = state.max;
       sums.sum[r] = state.sum;
     }
-    const int64_t next = std::min(block.end + kDecodeBlock, seen_.end);
+    const int64_t next = std::min(block.end + geo_.block, seen_.end);
     for (int r = 0; r < geo_.rows; r += 4) {
       add_rows(r, value, n, sums, KeyRange{block.end, r == 0 ? next : block.end});
     }
@@ -180,7 +180,7 @@ class DecodeItem {
     const int channels = spec_.v_head_size;
     const int64_t key_bytes = spec_.head_size * static_cast<int64_t>(sizeof(Raw));
     const auto fetch = [&](int done) {
-      const int64_t upto = std::min(next.end, next.begin + ceil_div(kDecodeBlock * done, channels));
+      const int64_t upto = std::min(next.end, next.begin + ceil_div(geo_.block * done, channels));
       for (; fetched_ < upto; ++fetched_) fetch_row(keys_.row(fetched_), key_bytes);
     };
     fetched_ = next.begin;
@@ -240,8 +240,8 @@ void run_unit(DecodeJob& job, DecodeItem<E>& item, int64_t index, int64_t span,
               const DecodeScratch& scratch) {
   const auto kept = [&](int64_t s) {
     DecodeSums sums;
-    lay_out(job.geometry, job.kept + static_cast<size_t>(index * job.max_spans + s) * job.kept_stride,
-            &sums);
+    lay_out(job.geometry,
+            job.kept + static_cast<size_t>(index * job.max_spans + s) * job.kept_stride, &sums);
     return sums;
   };
   const int64_t spans = std::max<int64_t>(1, item.spans());

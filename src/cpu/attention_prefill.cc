@@ -7,9 +7,9 @@
 namespace attn::cpu {
 namespace {
 
-constexpr int64_t kFirstLevelFloats = 3072;   // of a band's queries
-constexpr int64_t kKeyBlockFloats = 32768;    // of a block's packed keys and values
-constexpr int64_t kItemFloats = 73728;        // of an item's queries and outputs
+constexpr int64_t kFirstLevelFloats = 3072;  // of a band's queries
+constexpr int64_t kKeyBlockFloats = 32768;   // of a block's packed keys and values
+constexpr int64_t kItemFloats = 73728;       // of an item's queries and outputs
 // Below this many multiply-adds the calling thread is done before another one has woken up.
 constexpr double kParallelWork = 3e5;
 
@@ -22,8 +22,8 @@ PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& ker
   const int64_t keys = kKeyBlockFloats / width / geo.panel * geo.panel;
   geo.key_block = static_cast<int>(std::clamp<int64_t>(keys, geo.panel, kScoreStride));
   const int64_t tiles = kFirstLevelFloats / (static_cast<int64_t>(spec.head_size) * geo.tile_rows);
-  geo.band_rows = geo.tile_rows * static_cast<int>(std::clamp<int64_t>(
-                                      tiles, 1, 24 / geo.tile_rows));
+  geo.band_rows =
+      geo.tile_rows * static_cast<int>(std::clamp<int64_t>(tiles, 1, 24 / geo.tile_rows));
   geo.value_stride = static_cast<int64_t>(geo.key_block) * geo.panel + 16;
   geo.row_stride = round_up(spec.head_size, 16) + 16;
   const int64_t bands = kItemFloats / (width * geo.band_rows);

@@ -26,12 +26,12 @@ inline constexpr int kScoreStride = 128;
 
 // Sizes of one spec at one level.
 struct PrefillGeometry {
-  int tile_rows = 0;    // of the level
-  int panel = 0;        // of the level
-  int key_block = 0;    // keys a block, a multiple of `panel`
-  int band_rows = 0;    // a multiple of tile_rows
-  int item_rows = 0;    // most rows of an item, a multiple of band_rows
-  int v_channels = 0;   // v_head_size rounded up to panels
+  int tile_rows = 0;         // of the level
+  int panel = 0;             // of the level
+  int key_block = 0;         // keys a block, a multiple of `panel`
+  int band_rows = 0;         // a multiple of tile_rows
+  int item_rows = 0;         // most rows of an item, a multiple of band_rows
+  int v_channels = 0;        // v_head_size rounded up to panels
   int64_t value_stride = 0;  // floats between value panels: a cache line more than they hold, so
                              // that the panels' like rows fall into different cache sets
   int64_t row_stride = 0;    // floats of one row before it is packed
@@ -60,8 +60,8 @@ struct PrefillJob {
   const AttentionProblem* problem;
   std::span<const RowLengths> rows;
   PrefillGeometry geometry;
-  int64_t item_rows;   // of this run: bands of geometry, at most geometry.item_rows
-  int64_t blocks;      // query blocks a (batch row, kv head)
+  int64_t item_rows;  // of this run: bands of geometry, at most geometry.item_rows
+  int64_t blocks;     // query blocks a (batch row, kv head)
   int64_t items;
   std::atomic<int64_t> next{0};
   std::byte* scratch;

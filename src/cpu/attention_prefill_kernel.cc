@@ -32,8 +32,7 @@ class PrefillItem {
     kv_head_ = item % spec_.kv_heads;
     group_ = spec_.q_heads / spec_.kv_heads;
     first_row_ = block * job.item_rows;
-    rows_ = static_cast<int>(
-        std::min<int64_t>(job.item_rows, p_.query_rows * group_ - first_row_));
+    rows_ = static_cast<int>(std::min<int64_t>(job.item_rows, p_.query_rows * group_ - first_row_));
     lengths_ = job.rows[static_cast<size_t>(batch_)];
     plain_ = spec_.softcap == 0 && spec_.mask == MaskKind::kNone;
   }
@@ -106,13 +105,12 @@ class PrefillItem {
       if (transformed && j + kPanel > keys.split) {
         pack_transformed(keys, j, block.end, panel);
       } else {
-        pack_key_panel(E{}, [&](int64_t key) { return keys.row(key); }, j, block.end, depth,
-                       panel);
+        pack_key_panel(E{}, [&](int64_t key) { return keys.row(key); }, j, block.end, depth, panel);
       }
     }
-    pack_values(E{}, [&](int64_t key) { return values.row(key); }, begin + first_panel * kPanel,
-                block.end, spec_.v_head_size, geo_.value_stride,
-                s_.values + first_panel * kPanel * kPanel);
+    pack_values(
+        E{}, [&](int64_t key) { return values.row(key); }, begin + first_panel * kPanel, block.end,
+        spec_.v_head_size, geo_.value_stride, s_.values + first_panel * kPanel * kPanel);
   }
 
   // A panel with fresh keys that are normed and rotated as they are read.

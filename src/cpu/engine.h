@@ -46,8 +46,7 @@ class AttentionEngine {
 
   // Whether every problem with this spec can be run at `level` (dynamic sizes aside). Otherwise
   // false, with one line in `why_not` (which may be null).
-  virtual bool supports(const AttentionSpec& spec, SimdLevel level,
-                        std::string* why_not) const = 0;
+  virtual bool supports(const AttentionSpec& spec, SimdLevel level, std::string* why_not) const = 0;
 
   // Whether this engine takes a supported problem of these shapes (pointers may be null).
   virtual bool accepts(const AttentionProblem& problem) const = 0;
@@ -70,17 +69,17 @@ class KvUpdateEngine {
   virtual ~KvUpdateEngine() = default;
   virtual const char* name() const = 0;
   virtual bool supports(const KvUpdateSpec& spec, SimdLevel level, std::string* why_not) const = 0;
-  virtual size_t workspace_bytes(const KvUpdateSpec& spec, const ShapeRange& range,
-                                 int concurrency, SimdLevel level) const = 0;
+  virtual size_t workspace_bytes(const KvUpdateSpec& spec, const ShapeRange& range, int concurrency,
+                                 SimdLevel level) const = 0;
   virtual void run(const KvUpdateProblem& problem, std::span<const RowLengths> rows,
                    std::span<std::byte> scratch, Executor& executor, SimdLevel level) const = 0;
 };
 
 // The engines that there are, in no particular order; the back end orders them.
-const AttentionEngine& simd_prefill_engine();        // attention_prefill.h
-const AttentionEngine& simd_decode_engine();         // attention_decode.h
-const AttentionEngine& generic_attention_engine();   // attention_generic.h
-const KvUpdateEngine& simd_kv_update_engine();       // kv_update.h
+const AttentionEngine& simd_prefill_engine();       // attention_prefill.h
+const AttentionEngine& simd_decode_engine();        // attention_decode.h
+const AttentionEngine& generic_attention_engine();  // attention_generic.h
+const KvUpdateEngine& simd_kv_update_engine();      // kv_update.h
 const KvUpdateEngine& generic_kv_update_engine();
 
 }  // namespace attn::cpu

@@ -147,8 +147,8 @@ HWY_INLINE void add_value_tile(E e, const float* HWY_RESTRICT weight, int64_t we
   }
 }
 
-// The same for all channels. `out` rows are aligned and padded to whole vectors. `after(c)` is called
-// when the channels below c are done.
+// The same for all channels. `out` rows are aligned and padded to whole vectors. `after(c)` is
+// called when the channels below c are done.
 template <int R, class E, class After>
 HWY_INLINE void add_values(E e, const float* HWY_RESTRICT weight, int64_t weight_stride,
                            const typename E::Raw* const* row, int keys, int channels,
@@ -162,8 +162,7 @@ HWY_INLINE void add_values(E e, const float* HWY_RESTRICT weight, int64_t weight
     after(c + kVectors * kLanes);
   }
   for (; c + kLanes <= channels; c += kLanes) {
-    add_value_tile<R, 1, false>(e, weight, weight_stride, row, keys, c, 0, out, out_stride,
-                                factor);
+    add_value_tile<R, 1, false>(e, weight, weight_stride, row, keys, c, 0, out, out_stride, factor);
     after(c + kLanes);
   }
   if (c < channels) {

@@ -53,9 +53,9 @@ HWY_INLINE void write_result(E e, const AttentionProblem& p, int64_t batch, cons
   const int channels = p.spec.v_head_size;
   const RowEnd end = finish_row(p, at.head, state);
   if (p.spec.log_sum_exp) {
-    static_cast<float*>(p.log_sum_exp.data)[batch * p.log_sum_exp.batch +
-                                            at.head * p.log_sum_exp.head +
-                                            at.query * p.log_sum_exp.row] = end.log_sum_exp;
+    static_cast<float*>(
+        p.log_sum_exp.data)[batch * p.log_sum_exp.batch + at.head * p.log_sum_exp.head +
+                            at.query * p.log_sum_exp.row] = end.log_sum_exp;
   }
   if (end.empty) {
     std::memset(out, 0, static_cast<size_t>(channels) * sizeof(*out));

@@ -49,13 +49,12 @@ HWY_INLINE hn::Vec<D> load(F16, D d, const uint16_t* p) {
   const auto bits = hn::PromoteTo(du, hn::LoadU(d16, p));
   const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffu));
   const auto sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
-  const auto scaled = hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(magnitude)),
-                              hn::Set(d, 5.192296858534828e33f));
+  const auto scaled =
+      hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(magnitude)), hn::Set(d, 5.192296858534828e33f));
   const hn::RebindToSigned<D> di;
-  const auto special = hn::RebindMask(
-      du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7bff)));
-  const auto value = hn::Or(hn::BitCast(du, scaled),
-                            hn::IfThenElseZero(special, hn::Set(du, 0x7f800000u)));
+  const auto special = hn::RebindMask(du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7bff)));
+  const auto value =
+      hn::Or(hn::BitCast(du, scaled), hn::IfThenElseZero(special, hn::Set(du, 0x7f800000u)));
   return hn::BitCast(d, hn::Or(value, sign));
 #else
   const hn::Rebind<hwy::float16_t, D> d16;

@@ -33,8 +33,8 @@ HWY_INLINE void transpose_blocks(D d, V a, V b, V c, V e, V* out) {
   out[3] = hn::BitCast(d, hn::InterleaveUpper(wide, ab_high, ce_high));
 }
 
-// tile[k][r] = channel k of row r, for kTileRows rows that are `stride` floats apart and padded with
-// zeros to whole vectors. Up to three floats behind the tile are overwritten.
+// tile[k][r] = channel k of row r, for kTileRows rows that are `stride` floats apart and padded
+// with zeros to whole vectors. Up to three floats behind the tile are overwritten.
 HWY_INLINE void pack_query_tile(const float* rows, int64_t stride, int channels, float* tile) {
   constexpr DF4 d{};
   constexpr int kFours = (kTileRows + 3) / 4;

@@ -69,8 +69,8 @@ HWY_INLINE void apply_mask_row(const AttentionProblem& p, int64_t row_offset, in
   }
 }
 
-// Cap, mask and hiding of one row's scores: s[0, n) are the keys from `first` on. n is a multiple of
-// kLanes; s is aligned, and what the row may not see becomes kHidden.
+// Cap, mask and hiding of one row's scores: s[0, n) are the keys from `first` on. n is a multiple
+// of kLanes; s is aligned, and what the row may not see becomes kHidden.
 HWY_INLINE void prepare_scores(const AttentionProblem& p, int64_t batch, const RowPlace& at,
                                const KeyRange& seen, int64_t first, float* s, int n) {
   const int from = static_cast<int>(std::clamp<int64_t>(seen.begin - first, 0, n));
@@ -111,8 +111,7 @@ HWY_INLINE float softmax_row(float* s, int n, RowState& state) {
     state.sum += block_sum;
     return 1.0f;
   }
-  const float factor =
-      hn::GetLane(exp_float(hn::Sub(hn::Set(kF, state.max), reference)));
+  const float factor = hn::GetLane(exp_float(hn::Sub(hn::Set(kF, state.max), reference)));
   state.sum = state.sum * factor + block_sum;
   state.max = max;
   return factor;

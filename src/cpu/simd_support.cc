@@ -5,8 +5,7 @@
 namespace attn::cpu {
 
 const char* simd_refusal(const AttentionSpec& spec) {
-  const bool known_type =
-      spec.type == kFloat32 || spec.type == kFloat16 || spec.type == kBfloat16;
+  const bool known_type = spec.type == kFloat32 || spec.type == kFloat16 || spec.type == kBfloat16;
   if (!known_type) return "the element type is none of float32, float16, bfloat16";
   if (spec.head_size > kMaxHeadSize || spec.v_head_size > kMaxHeadSize) {
     return "a head is larger than 1024";

@@ -83,9 +83,8 @@ HWY_NOINLINE void score_tile(const float* HWY_RESTRICT q, const float* HWY_RESTR
 // out[r][c] = out[r][c] * factor[r] + sum over k < keys of p[r][k] * panel[k][c].
 template <int M>
 HWY_NOINLINE void output_tile(const float* HWY_RESTRICT p, int64_t p_stride,
-                              const float* HWY_RESTRICT panel, int keys,
-                              float* HWY_RESTRICT out, int64_t out_stride,
-                              const float* HWY_RESTRICT factor) {
+                              const float* HWY_RESTRICT panel, int keys, float* HWY_RESTRICT out,
+                              int64_t out_stride, const float* HWY_RESTRICT factor) {
   VF sum[M][kPanelVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < M; ++r) {

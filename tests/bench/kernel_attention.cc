@@ -1,6 +1,6 @@
 // Times the SIMD attention engines alone, without the C API.
 //
-//   kernel_attention [decode|prefill|small] [threads] [level]
+//   kernel_attention [decode|prefill|small] [threads] [level] [head size]
 //
 // One line a case: shape, best and median time, and how far from the machine's limits it is
 // (multiply-adds counted twice, causal ones halved; bytes of keys and values read once).
@@ -29,8 +29,7 @@ void time_case(const cpu::AttentionEngine& engine, cpu::SimdLevel level, cpu::Ex
                Case& c) {
   const AttentionProblem& p = c.problem;
   const ShapeRange range{p.batch, p.query_rows, p.max_total};
-  const size_t bytes =
-      engine.workspace_bytes(p.spec, range, executor.concurrency(), level);
+  const size_t bytes = engine.workspace_bytes(p.spec, range, executor.concurrency(), level);
   std::vector<std::byte> memory(bytes + 64);
   const size_t shift = (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   const std::span<std::byte> scratch{memory.data() + shift, bytes};
@@ -54,18 +53,19 @@ void time_case(const cpu::AttentionEngine& engine, cpu::SimdLevel level, cpu::Ex
   const double width = s.head_size + s.v_head_size;
   double pairs = static_cast<double>(p.batch * p.query_rows) * static_cast<double>(p.max_total);
   if (s.causal && p.query_rows > 1) {
-    pairs -= static_cast<double>(p.batch * p.query_rows) *
-             static_cast<double>(p.query_rows - 1) / 2;
+    pairs -=
+        static_cast<double>(p.batch * p.query_rows) * static_cast<double>(p.query_rows - 1) / 2;
   }
   const double flops = 2 * pairs * s.q_heads * width;
   const double read = static_cast<double>(p.batch * p.max_total * s.kv_heads) * width *
                       static_cast<double>(size_of(s.type));
-  std::printf("%-12s %-8s %-9s B%-2lld Hq%-2d Hkv%-2d D%-3d S%-5lld T%-5lld best %9.2f us "
-              "median %9.2f us  %6.1f GFLOP/s %6.2f GB/s  scratch %zu KiB\n",
-              engine.name(), name_of(level), attn::name_of(s.type),
-              static_cast<long long>(p.batch), s.q_heads, s.kv_heads, s.head_size,
-              static_cast<long long>(p.query_rows), static_cast<long long>(p.max_total),
-              best * 1e6, median * 1e6, flops / median * 1e-9, read / median * 1e-9, bytes / 1024);
+  std::printf(
+      "%-12s %-8s %-9s B%-2lld Hq%-2d Hkv%-2d D%-3d S%-5lld T%-5lld best %9.2f us "
+      "median %9.2f us  %6.1f GFLOP/s %6.2f GB/s  scratch %zu KiB\n",
+      engine.name(), name_of(level), attn::name_of(s.type), static_cast<long long>(p.batch),
+      s.q_heads, s.kv_heads, s.head_size, static_cast<long long>(p.query_rows),
+      static_cast<long long>(p.max_total), best * 1e6, median * 1e6, flops / median * 1e-9,
+      read / median * 1e-9, bytes / 1024);
   std::fflush(stdout);
 }
 
@@ -102,6 +102,7 @@ int main(int argc, char** argv) {
   const int threads = argc > 2 ? std::atoi(argv[2]) : 2;
   cpu::SimdLevel level = cpu::best_simd_level();
   if (argc > 3 && !cpu::parse_simd_level(argv[3], &level)) return 2;
+  const int only = argc > 4 ? std::atoi(argv[4]) : 0;
   const auto executor = cpu::make_pool_executor(threads);
   if (what == "small") {
     for (int64_t total : {1, 16, 128}) {
@@ -109,10 +110,13 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
-  const struct { int q, kv; } heads[] = {{32, 8}, {8, 1}};
+  const struct {
+    int q, kv;
+  } heads[] = {{32, 8}, {8, 1}};
   for (DType type : {kFloat32, kFloat16, kBfloat16}) {
     for (const auto& h : heads) {
       for (int size : {64, 128, 256}) {
+        if (only != 0 && size != only) continue;
         if (what == "decode") {
           for (int64_t batch : {1, 8}) {
             for (int64_t total : {512, 2048, 8192}) {

@@ -90,8 +90,8 @@ Reference solve(const Case& c) {
           const bool fresh = s.value_fresh && j >= len.past;
           const View4& view = fresh ? p.value_fresh : p.value;
           const Buffer& values = fresh ? c.fresh_v : c.v;
-          const int64_t row = b * view.batch + kv * view.head +
-                              (fresh ? j - len.past : j) * view.row;
+          const int64_t row =
+              b * view.batch + kv * view.head + (fresh ? j - len.past : j) * view.row;
           for (int d = 0; d < s.v_head_size; ++d) out[d] += w / total * values.at(row + d);
         }
       }
@@ -100,7 +100,9 @@ Reference solve(const Case& c) {
 
 CaseShape draw(std::mt19937& rng, float* spread) {
   const auto pick = [&](std::initializer_list<int> of) { return of.begin()[rng() % of.size()]; };
-  const auto below = [&](int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); };
+  const auto below = [&](int64_t n) {
+    return static_cast<int64_t>(rng() % static_cast<uint64_t>(n));
+  };
   CaseShape c;
   AttentionSpec& s = c.spec;
   const DType types[] = {kFloat32, kFloat16, kBfloat16};
@@ -215,20 +217,19 @@ int check(int64_t problems, uint64_t seed, const std::string& only) {
           if (bad || !(total <= limit) || !(row_worst <= 4 * limit) || lse_worst > 2e-6 ||
               first_bits != c.out.storage) {
             ++failed;
-            std::printf("FAIL seed %llu %s %s %s threads %d: B%lld S%lld cap %lld Hq %d Hkv %d "
-                        "D %d Dv %d causal %d left %lld right %lld mask %d cap %g sink %d spread %g"
-                        "%s: error %.3g row %.3g lse %.3g%s\n",
-                        static_cast<unsigned long long>(seed + static_cast<uint64_t>(n)),
-                        engine->name(), name_of(level), attn::name_of(s.type), threads,
-                        static_cast<long long>(c.shape.batch),
-                        static_cast<long long>(c.shape.query_rows),
-                        static_cast<long long>(c.shape.capacity), s.q_heads, s.kv_heads,
-                        s.head_size, s.v_head_size, s.causal,
-                        static_cast<long long>(s.left_window),
-                        static_cast<long long>(s.right_window), static_cast<int>(s.mask),
-                        s.softcap, static_cast<int>(s.sink), static_cast<double>(spread),
-                        bad ? " (not finite, or nonzero for an empty row)" : "", total, row_worst,
-                        lse_worst, first_bits != c.out.storage ? " bits differ" : "");
+            std::printf(
+                "FAIL seed %llu %s %s %s threads %d: B%lld S%lld cap %lld Hq %d Hkv %d "
+                "D %d Dv %d causal %d left %lld right %lld mask %d cap %g sink %d spread %g"
+                "%s: error %.3g row %.3g lse %.3g%s\n",
+                static_cast<unsigned long long>(seed + static_cast<uint64_t>(n)), engine->name(),
+                name_of(level), attn::name_of(s.type), threads,
+                static_cast<long long>(c.shape.batch), static_cast<long long>(c.shape.query_rows),
+                static_cast<long long>(c.shape.capacity), s.q_heads, s.kv_heads, s.head_size,
+                s.v_head_size, s.causal, static_cast<long long>(s.left_window),
+                static_cast<long long>(s.right_window), static_cast<int>(s.mask), s.softcap,
+                static_cast<int>(s.sink), static_cast<double>(spread),
+                bad ? " (not finite, or nonzero for an empty row)" : "", total, row_worst,
+                lse_worst, first_bits != c.out.storage ? " bits differ" : "");
           }
         }
       }
