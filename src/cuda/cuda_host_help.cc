@@ -116,9 +116,9 @@ class CudaHostHelp final : public HostHelp {
     check(driver_, driver_.StreamEndCapture(static_cast<CUstream>(stream), &graph),
           "cuStreamEndCapture");
     CUgraphExec executable = nullptr;
-    const CUresult result = driver_.GraphInstantiate(&executable, graph, 0);
+    const CUresult result = driver_.GraphInstantiateWithFlags(&executable, graph, 0);
     driver_.GraphDestroy(graph);
-    check(driver_, result, "cuGraphInstantiate");
+    check(driver_, result, "cuGraphInstantiateWithFlags");
     return std::make_unique<CudaGraph>(context_, executable);
   }
 

@@ -120,7 +120,8 @@ enum : int {
   X(StreamBeginCapture, "cuStreamBeginCapture", 10010, (CUstream, int))                          \
   X(StreamEndCapture, "cuStreamEndCapture", 10000, (CUstream, CUgraph*))                         \
   X(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010, (int*))         \
-  X(GraphInstantiate, "cuGraphInstantiate", 12000, (CUgraphExec*, CUgraph, unsigned long long))  \
+  X(GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040,                              \
+    (CUgraphExec*, CUgraph, unsigned long long))                                                 \
   X(GraphLaunch, "cuGraphLaunch", 10000, (CUgraphExec, CUstream))                                \
   X(GraphExecDestroy, "cuGraphExecDestroy", 10000, (CUgraphExec))                                \
   X(GraphDestroy, "cuGraphDestroy", 10000, (CUgraph))                                            \
