@@ -27,20 +27,21 @@ class Counts:
                 f"{len(self.skips)} skipped")
 
 
-def one_line(text):
-    """The first line with something in it."""
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    return lines[0] if lines else ""
+def lines_of(text):
+    """The lines with something in them, stripped."""
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def one_line(text, limit=200):
+    """A text of several lines in one, cut where it is long."""
+    whole = " ".join(lines_of(text))
+    return whole if len(whole) <= limit else whole[:limit] + " ..."
 
 
 def skip_reason(element):
-    """Why a case was skipped, from the attribute or from the text below the file name."""
-    message = one_line(element.get("message"))
-    if message:
-        return message
-    # GoogleTest: the place on the first line, the streamed reason below.
-    lines = [line.strip() for line in (element.text or "").splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason given"
+    """Why a case was skipped; GoogleTest puts the place in a line above the reason."""
+    lines = lines_of(element.get("message")) or lines_of(element.text)
+    return " ".join(lines[1:] or lines) or "no reason given"
 
 
 def count_cases(path):
@@ -62,8 +63,8 @@ def count_cases(path):
 
 
 def last_line(case):
-    lines = [line for line in (case.findtext("system-out") or "").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
+    """The last line that an entry printed."""
+    return (lines_of(case.findtext("system-out")) or [""])[-1]
 
 
 def count_entry(case, results):

@@ -1,0 +1,122 @@
+"""The scripts that judge the project: what they count, what they find, what they let pass."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "tools")]
+
+import check_repository  # noqa: E402
+import dev_results  # noqa: E402
+import readme_program  # noqa: E402
+
+CTEST = """<testsuite name="ctest">
+  <testcase name="alone" status="run"><system-out>fine</system-out></testcase>
+  <testcase name="broken" status="fail"><failure message="Failed"/></testcase>
+  <testcase name="left_out" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+    <system-out>looked around\nskipped: no compiler here\n</system-out></testcase>
+  <testcase name="many" status="fail"><failure message="Failed"/></testcase>
+  <testcase name="crashed" status="fail"><failure message="SEGFAULT"/></testcase>
+</testsuite>"""
+
+GOOGLETEST = """<testsuites><testsuite name="Suite">
+  <testcase name="One" status="run" result="completed" classname="Suite"/>
+  <testcase name="Two" status="run" result="completed" classname="Suite">
+    <failure message="two.cc:3&#x0A;Expected: 1"/></testcase>
+  <testcase name="Three" status="run" result="skipped" classname="Suite">
+    <skipped message="three.cc:9&#x0A;"><![CDATA[three.cc:9\nno AVX-512 here\n]]></skipped></testcase>
+</testsuite></testsuites>"""
+
+ALL_PASSED = """<testsuites><testsuite name="Suite">
+  <testcase name="One" status="run" result="completed" classname="Suite"/>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture(name="counts")
+def fixture_counts(tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "many.xml").write_text(GOOGLETEST)
+    (results / "crashed.xml").write_text(ALL_PASSED)
+    junit = tmp_path / "ctest.xml"
+    junit.write_text(CTEST)
+    return dev_results.count_ctest(junit, results)
+
+
+def test_cases_are_summed_over_entries_and_their_files(counts):
+    # alone, Suite.One, and the case that the crashed entry finished
+    assert counts.passed == 3
+    assert counts.line() == "3 passed, 3 failed, 2 skipped"
+
+
+def test_failures_name_the_case_or_the_entry(counts):
+    assert [name for name, _ in counts.failures] == ["broken", "Suite.Two", "crashed"]
+
+
+def test_skips_keep_their_reason(counts):
+    assert counts.skips == [("left_out", "no compiler here"), ("Suite.Three", "no AVX-512 here")]
+
+
+def test_damaged_result_file_is_a_failure(tmp_path):
+    (tmp_path / "many.xml").write_text("<testsuites>")
+    (tmp_path / "ctest.xml").write_text('<t><testcase name="many" status="run"/></t>')
+    assert len(dev_results.count_ctest(tmp_path / "ctest.xml", tmp_path).failures) == 1
+
+
+@pytest.mark.parametrize("line, finding", [
+    ("int a;  // " + "x" * 90, "101 columns"),
+    ("int a; ", "space at the end"),
+    ("\tint a;", "a tab"),
+    ("// " + "TO" + "DO: later", "unfinished"),
+    ("GTEST_SKIP();", "without a reason"),
+])
+def test_rules_of_a_line_find_it(line, finding):
+    assert [text for text in check_repository.check_code("src/a.cc", [line]) if finding in text]
+
+
+def test_rules_of_a_line_let_good_code_pass():
+    lines = ["int a = 1;  // why", 'GTEST_SKIP() << "no device";', "x" * 100]
+    assert not list(check_repository.check_code("src/a.cc", lines))
+
+
+def test_a_path_of_one_machine_is_found():
+    line = "see /" + "work/main for more"
+    assert list(check_repository.check_text("README.md", [line]))
+    assert not list(check_repository.check_text("README.md", ["see docs/" + "work/main"]))
+
+
+@pytest.mark.parametrize("folder, include, allowed", [
+    ("ops", "core/problem.h", True), ("ops", "cpu/engine.h", False), ("core", "ops/x.h", False),
+    ("core", "attn_c.h", True), ("cpu", "hwy/highway.h", True), ("api", "cpu/engine.h", True),
+])
+def test_layers(folder, include, allowed):
+    found = list(check_repository.check_layers(f"src/{folder}/a.cc", [f'#include "{include}"']))
+    assert bool(found) != allowed
+
+
+def test_readme_program_is_the_block_with_its_output(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("```sh\nls\n```\n```c\nint x;\n```\nprints\n```text\n1\n```\n")
+    assert readme_program.program(readme) == ("int x;\n", "1\n")
+    readme.write_text("```c\nint x;\n```\n")
+    assert readme_program.program(readme) == (None, None)
+
+
+def test_readme_program_with_other_output_fails(tmp_path):
+    if subprocess.run(["cc", "--version"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no C compiler by the name cc")
+    library = tmp_path / "libnothing.so"
+    subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", library], check=True)
+    readme = tmp_path / "README.md"
+    script = [sys.executable, ROOT / "tests" / "tools" / "readme_program.py", "--readme", readme,
+              "--compiler", "cc", "--include", tmp_path, "--library", library, "--work", tmp_path]
+    text = ('```c\n#include <stdio.h>\nint main(void) {{ puts("{}"); return {}; }}\n```\n'
+            '```text\n1\n```\n')
+    codes = []
+    for printed, code in [("1", 0), ("2", 0), ("1", 3)]:
+        readme.write_text(text.format(printed, code))
+        codes.append(subprocess.run(script, capture_output=True, check=False).returncode)
+    assert codes == [0, 1, 1]
