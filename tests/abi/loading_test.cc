@@ -179,16 +179,16 @@ TEST(AbiLoadingTest, OpenTwiceCloseAndOpenAgain) {
   dlclose(again);
 }
 
-TEST(AbiLoadingTest, AForkedChildMayOpenAContextOfItsOwn) {
+TEST(AbiLoadingTest, AForkedChildUsesItsOwnAndItsParentsContext) {
   void* library = open_library();
   const auto parent = std::make_unique<Step>(table_of(library));
   parent->create();
   ASSERT_TRUE(parent->run());  // threads of the parent, which the child does not have
-  const int status = in_child([library] {
+  const int status = in_child([library, &parent] {
     alarm(60);  // a child that waits for threads that are not there ends with a signal
     const auto step = std::make_unique<Step>(table_of(library));
     step->create();
-    const bool right = step->run();
+    const bool right = step->run() && parent->run();
     step->release();
     std::_Exit(right ? 0 : 1);
   });
