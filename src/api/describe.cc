@@ -1,5 +1,5 @@
 // The JSON text of describe: for people and logs, with a schema number of its own
-// (docs/errors.md has the fields).
+// (docs/errors.md lists the fields).
 #include <nlohmann/json.hpp>
 
 #include "api/plan.h"
