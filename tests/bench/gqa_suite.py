@@ -53,7 +53,8 @@ def run(attn_c, options, emit):
         calls = {"ours": ours}
         if peer is not None and case.type in peer.TYPES:
             calls[peer.NAME] = peer.make_call(case, sets, options.threads)
-        times = measure.interleaved(calls, options.rounds, options.seconds)
+        times = measure.interleaved(
+            calls, options.rounds, options.seconds, measure.CLOCKS[options.clock])
         row = _row(case, times["ours"], options.peers and peer.NAME,
                    times.get(peer.NAME) if peer else None, engine)
         rows.append(row)

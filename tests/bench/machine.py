@@ -35,4 +35,4 @@ def lines(machine):
     return [f"{machine['processor']}, {machine['processors']} processors, {machine['memory']}, "
             f"{machine['system']}",
             f"SIMD level {machine['simd_level']}, {machine['thread_count']} threads; {versions}; "
-            f"load average at the start {machine['load']:.1f}"]
+            f"load average at the start {machine['load']:.1f}; clock: {machine['clock']}"]

@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import gqa_suite  # noqa: E402
 import host_suite  # noqa: E402
 import machine  # noqa: E402
+import measure  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUITES = {"gqa": gqa_suite, "host": host_suite}
@@ -31,6 +32,8 @@ def parse_arguments(arguments):
     parser.add_argument("--threads", type=int, default=2, help="threads of each (2)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
     parser.add_argument("--seconds", type=float, default=0.1, help="of a round and library (0.1)")
+    parser.add_argument("--clock", choices=measure.CLOCKS, default="wall",
+                        help="process: processor time, for busy machines and --threads 1 (wall)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--engine", help="force an engine of ours")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
@@ -80,6 +83,7 @@ def main(arguments=None):
     suite = SUITES[options.suite]
     info = attn_c.Context(options.device, thread_count=options.threads).info
     description = machine.describe(info, {"attn_c": attn_c.__version__, **suite.versions(options)})
+    description["clock"] = options.clock
     for line in machine.lines(description):
         print(line)
     table = Table(suite.COLUMNS)
