@@ -158,6 +158,9 @@ typedef struct attn_alias {
 
 /* ---- Callbacks -------------------------------------------------------------------------------- */
 
+/* Callback structs are copied. `release_user`, unless null, is called once, after the last use; it is
+ * not called where no context could be made. */
+
 #define ATTN_MEMORY_HOST 1u
 #define ATTN_MEMORY_DEVICE 2u
 #define ATTN_MEMORY_PINNED 4u
@@ -355,7 +358,8 @@ typedef struct attn_query_desc {
   uint32_t struct_size;
   uint32_t flags;
   const attn_arg* inputs; /* tensors without data; shape -1 = any */
-  const attn_arg* outputs; /* the outputs wanted; a tensor may be null where its shape follows */
+  const attn_arg* outputs; /* the outputs wanted; a tensor may be null where its shape follows.
+                              Required outputs count as wanted without being listed. */
   const attn_alias* aliases;
   uint32_t input_count;
   uint32_t output_count;
@@ -381,8 +385,8 @@ typedef struct attn_support {
 typedef struct attn_prepare_desc {
   uint32_t struct_size;
   uint32_t flags;          /* ATTN_PREPARE_... */
-  const attn_arg* inputs;  /* attn_op_prepare only; data may be null */
-  const attn_arg* outputs;
+  const attn_arg* inputs;    /* attn_op_prepare only; data may be null */
+  const attn_arg* outputs;   /* as in attn_query_desc */
   const attn_alias* aliases; /* for tensors without data; with data the addresses tell */
   uint32_t input_count;
   uint32_t output_count;

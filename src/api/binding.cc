@@ -74,10 +74,9 @@ void attn_binding::execute(const attn_execute_desc& options) {
   attn::Lowering call;
   op->contract->lower(set_.tensors, attn::LowerMode::kExecute, call);
   if (entry == nullptr || !attn::api::fits(entry->key(), call)) {
-    if ((options.flags & ATTN_EXECUTE_PREPARE) == 0) {
-      attn::throw_error(ATTN_NOT_PREPARED,
-                        entry == nullptr ? "the binding has no plan: prepare it first"
-                                         : attn::api::mismatch_text(entry->key(), call));
+    if ((options.flags & ATTN_EXECUTE_PREPARE) == 0 ||
+        op->context->backend->is_capturing(options.stream)) {
+      attn::api::fail_unprepared(*op->context, options.stream, entry.get(), call);
     }
     entry = plan_for(choice_, true);
     baked = attn::api::baked_slots(*op, set_.tensors);
@@ -159,7 +158,7 @@ attn_status attn_binding_execute(attn_binding* binding, const attn_execute_desc*
   return with_binding(binding, error, [&](attn_binding& self) {
     const attn_execute_desc options = attn::api::execute_options(
         *self.op->context, desc, ATTN_EXECUTE_PREPARE | ATTN_EXECUTE_BAKE_HOST_VALUES);
-    const BusyGuard busy(self.session->busy, "session");
+    const BusyGuard busy(self.session->busy, "session", self.session->label);
     self.execute(options);
   });
 }

@@ -32,6 +32,15 @@ void lower_call(const attn_op& op, const attn_arg* inputs, uint32_t input_count,
   op.contract->lower(set.tensors, LowerMode::kExecute, lowering);
 }
 
+void fail_unprepared(const attn_context& context, void* stream, const PlanEntry* entry,
+                     const Lowering& call) {
+  const bool capturing = context.backend->is_capturing(stream);
+  throw_error(capturing ? ATTN_CAPTURE : ATTN_NOT_PREPARED,
+              cat(entry == nullptr ? std::string("the binding has no plan: prepare it first")
+                                   : mismatch_text(entry->key(), call),
+                  capturing ? " (the stream captures: prepare before the capture)" : ""));
+}
+
 void run_call(attn_context& context, const PlanEntry& entry, const Lowering& lowering,
               attn_session& session, const attn_execute_desc& options) {
   Launch launch;
@@ -78,10 +87,9 @@ attn_status attn_plan_execute(attn_plan* plan, attn_session* session, const attn
     attn::Lowering lowering;
     attn::api::lower_call(op, inputs, input_count, outputs, output_count, lowering);
     if (!attn::api::fits(self.entry->key(), lowering)) {
-      attn::throw_error(ATTN_NOT_PREPARED,
-                        attn::api::mismatch_text(self.entry->key(), lowering));
+      attn::api::fail_unprepared(*op.context, options.stream, self.entry.get(), lowering);
     }
-    const attn::api::BusyGuard busy(order.busy, "session");
+    const attn::api::BusyGuard busy(order.busy, "session", order.label);
     attn::api::run_call(*op.context, *self.entry, lowering, order, options);
   });
 }

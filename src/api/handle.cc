@@ -39,8 +39,9 @@ void fail_handle(const void* handle, const char* name, ObjectKind expected) {
   fail_argument(name, " is ", other, "; ", words_of(expected), " is needed");
 }
 
-void BusyGuard::fail_busy(const char* name) {
-  throw_error(ATTN_BUSY, cat(name, " is in use by another call; one call at a time may use it"));
+void BusyGuard::fail_busy(const char* name, std::string_view label) {
+  const std::string title = label.empty() ? std::string(name) : cat(name, " '", label, "'");
+  throw_error(ATTN_BUSY, cat(title, " is in use by another call; one call at a time may use it"));
 }
 
 }  // namespace attn::api

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -119,16 +120,16 @@ class BusyFlag {
 
 class BusyGuard {
  public:
-  // Throws BUSY, calling the object `name`, when another call is inside.
-  BusyGuard(BusyFlag& flag, const char* name) : flag_(flag) {
-    if (!flag.try_enter()) fail_busy(name);
+  // Throws BUSY, calling the object `name` and its label, when another call is inside.
+  BusyGuard(BusyFlag& flag, const char* name, std::string_view label = {}) : flag_(flag) {
+    if (!flag.try_enter()) fail_busy(name, label);
   }
   ~BusyGuard() { flag_.leave(); }
   BusyGuard(const BusyGuard&) = delete;
   BusyGuard& operator=(const BusyGuard&) = delete;
 
  private:
-  [[noreturn]] static void fail_busy(const char* name);
+  [[noreturn]] static void fail_busy(const char* name, std::string_view label);
   BusyFlag& flag_;
 };
 

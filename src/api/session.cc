@@ -82,7 +82,7 @@ attn_status attn_session_poll_faults(attn_session* session, attn_fault_info* inf
 attn_status attn_session_clear_faults(attn_session* session, void* stream, attn_error* error) {
   return guard(error, [&] {
     attn_session& self = checked(session, "session");
-    const attn::api::BusyGuard busy(self.busy, "session");
+    const attn::api::BusyGuard busy(self.busy, "session", self.label);
     self.backend->clear_faults(stream);
   });
 }

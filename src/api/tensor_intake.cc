@@ -1,7 +1,6 @@
 #include "api/tensor_intake.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "api/struct_io.h"
 #include "core/error.h"
@@ -52,69 +51,76 @@ Placement place(const attn_tensor& source, const char* name, const DeviceIdentit
   }
 }
 
-void take_shape(const attn_tensor& source, const char* name, Intake intake, Tensor& tensor) {
+// Bytes of an element; types that there are not (refused by the operator's list) count as one.
+int64_t element_bytes(DType type) { return std::max<int64_t>(1, size_of(type)); }
+
+// What the sizes say of a tensor as a whole.
+enum class Filling : uint8_t { kEmpty, kUnknown, kElements };
+
+Filling take_shape(const attn_tensor& source, const char* name, Intake intake, Tensor& tensor) {
   if (source.ndim < 0 || source.ndim > kMaxRank) {
     fail_argument(name, ": ndim is ", source.ndim, "; 0 to ", kMaxRank, " are accepted");
   }
   tensor.rank = source.ndim;
-  int64_t bytes = std::max<int64_t>(1, size_of(tensor.type));
-  for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+  int64_t bytes = element_bytes(tensor.type);
+  bool empty = false, unknown = false;
+  for (size_t axis = 0; axis < static_cast<size_t>(source.ndim); ++axis) {
     const int64_t size = source.shape[axis];
     if (size < 0 && (size != kAnyDim || intake != Intake::kShapes)) {
       fail_argument(name, ": shape[", axis, "] is ", size,
                     intake == Intake::kShapes ? "; 0 and up, and -1 for any, are accepted"
                                               : "; 0 and up are accepted");
     }
-    tensor.shape[static_cast<size_t>(axis)] = size;
+    tensor.shape[axis] = size;
+    empty |= size == 0;
+    unknown |= size < 0;
     // Zero sizes are left out: the products of the others appear in strides and offsets too.
     if (size > 0 && __builtin_mul_overflow(bytes, size, &bytes)) {
       fail_argument(name, ": the shape ", shape_text(tensor), " has more bytes than 64 bits count");
     }
   }
+  return empty ? Filling::kEmpty : unknown ? Filling::kUnknown : Filling::kElements;
 }
 
 bool all_zero(const int64_t* values, int32_t count) {
   return std::all_of(values, values + count, [](int64_t value) { return value == 0; });
 }
 
-void take_strides(const attn_tensor& source, const char* name, Intake intake, bool is_output,
-                  Tensor& tensor) {
+// Offsets from the first element, in elements: of the lowest one and of the highest one.
+struct Extent {
+  int64_t low = 0;
+  int64_t high = 0;
+};
+
+Extent take_strides(const attn_tensor& source, const char* name, Intake intake, bool is_output,
+                    Filling filling, Tensor& tensor) {
   const bool may_default =
       intake == Intake::kShapes || (intake == Intake::kPlan && source.data == nullptr);
-  set_row_major_strides(tensor);
-  if (tensor.elements() == 0 || (may_default && all_zero(source.strides, tensor.rank))) return;
-  for (int32_t i = 0; i < tensor.rank; ++i) {
+  const bool defaults = filling == Filling::kEmpty ||
+                        (may_default && all_zero(source.strides, source.ndim));
+  Extent extent;
+  bool overflow = false;
+  int64_t row_major = 1;
+  for (int32_t i = source.ndim - 1; i >= 0; --i) {
     const size_t axis = static_cast<size_t>(i);
     const int64_t size = tensor.shape[axis];
-    if (size == 1) continue;  // never multiplied by anything but 0
-    const int64_t stride = source.strides[axis];
+    // The stride of a single element is never multiplied by anything but 0.
+    const int64_t stride = defaults || size == 1 ? row_major : source.strides[axis];
     tensor.strides[axis] = stride;
-    if (stride == 0 && is_output) {
+    row_major = size < 0 ? 0 : row_major * std::max<int64_t>(size, 1);
+    if (stride == 0 && is_output && size > 1) {
       fail_argument(name, ": stride 0 on axis ", i, " of size ", size,
                     "; outputs need an element of their own for each index");
     }
-  }
-}
-
-// Offsets in bytes, from the first element, of the lowest byte and of the end; throws where they
-// do not fit 64 bits. Needs known sizes and at least one element.
-void extent_of(const Tensor& tensor, const char* name, int64_t* lowest, int64_t* end) {
-  const int64_t size = size_of(tensor.type);
-  int64_t low = 0, high = 0;
-  bool overflow = false;
-  for (int32_t i = 0; i < tensor.rank; ++i) {
-    const size_t axis = static_cast<size_t>(i);
+    if (size < 0) continue;
     int64_t reach;
-    overflow |= __builtin_mul_overflow(tensor.shape[axis] - 1, tensor.strides[axis], &reach);
-    int64_t& side = reach < 0 ? low : high;
+    overflow |= __builtin_mul_overflow(size - 1, stride, &reach);
+    int64_t& side = reach < 0 ? extent.low : extent.high;
     overflow |= __builtin_add_overflow(side, reach, &side);
   }
-  overflow |= __builtin_mul_overflow(low, size, &low);
-  overflow |= __builtin_mul_overflow(high, size, &high);
-  overflow |= __builtin_add_overflow(high, size, &high);
+  if (filling != Filling::kElements) return Extent();
   if (overflow) fail_argument(name, ": the strides reach further than 64 bits count");
-  *lowest = low;
-  *end = high;
+  return extent;
 }
 
 // Whether base + offset fits an address; `*sum` gets it.
@@ -123,13 +129,22 @@ bool add_offset(uintptr_t base, int64_t offset, uintptr_t* sum) {
   return !__builtin_add_overflow(base, static_cast<uintptr_t>(offset), sum);
 }
 
-void take_memory(const attn_tensor& source, const char* name, Intake intake, Tensor& tensor,
-                 ByteRange& range) {
-  const bool empty = tensor.elements() == 0;
-  int64_t lowest = 0, end = 0;
-  if (tensor.elements() > 0) extent_of(tensor, name, &lowest, &end);
+bool is_aligned(uintptr_t address, int64_t size) {
+  const auto unit = static_cast<uintptr_t>(size);
+  return (unit & (unit - 1)) == 0 ? (address & (unit - 1)) == 0 : address % unit == 0;
+}
+
+void take_memory(const attn_tensor& source, const char* name, Intake intake, Filling filling,
+                 const Extent& extent, Tensor& tensor, ByteRange& range) {
+  const int64_t size = element_bytes(tensor.type);
+  int64_t lowest = 0, end = 0;  // bytes from the first element on
+  if (filling == Filling::kElements && (__builtin_mul_overflow(extent.low, size, &lowest) ||
+                                        __builtin_mul_overflow(extent.high, size, &end) ||
+                                        __builtin_add_overflow(end, size, &end))) {
+    fail_argument(name, ": the strides reach further than 64 bits count");
+  }
   if (source.data == nullptr) {
-    if (intake == Intake::kExecute && !empty) {
+    if (intake == Intake::kExecute && filling != Filling::kEmpty) {
       fail_argument(name, ": data is null, but the shape ", shape_text(tensor), " has elements");
     }
     return;
@@ -149,11 +164,10 @@ void take_memory(const attn_tensor& source, const char* name, Intake intake, Ten
       !add_offset(address, lowest, &range.begin) || !add_offset(address, end, &range.end)) {
     fail_argument(name, ": data, byte_offset and strides reach beyond the address space");
   }
-  if (!empty && address % static_cast<uintptr_t>(size_of(tensor.type)) != 0) {
-    fail_argument(name, ": the data is not aligned to its element size of ",
-                  size_of(tensor.type), " bytes");
+  if (filling != Filling::kEmpty && !is_aligned(address, size)) {
+    fail_argument(name, ": the data is not aligned to its element size of ", size, " bytes");
   }
-  tensor.data = static_cast<char*>(source.data) + source.byte_offset;
+  tensor.data = reinterpret_cast<void*>(address);
 }
 
 }  // namespace
@@ -182,9 +196,9 @@ void take_tensor(const attn_tensor* source, const char* name, Intake intake, boo
   tensor.present = true;
   tensor.type = {copy.dtype.code, copy.dtype.bits, 1};
   tensor.placement = place(copy, name, device);
-  take_shape(copy, name, intake, tensor);
-  take_strides(copy, name, intake, is_output, tensor);
-  take_memory(copy, name, intake, tensor, range);
+  const Filling filling = take_shape(copy, name, intake, tensor);
+  const Extent extent = take_strides(copy, name, intake, is_output, filling, tensor);
+  take_memory(copy, name, intake, filling, extent, tensor, range);
 }
 
 }  // namespace attn::api

@@ -81,6 +81,8 @@ class Backend {
   virtual void execute(const BackendPlan& plan, const Lowering& call, BackendSession& session,
                        const Launch& launch) = 0;
   virtual std::vector<std::string> engine_names() const = 0;
+  // Whether work on the stream is recorded instead of run.
+  virtual bool is_capturing(void* /*stream*/) const { return false; }
   // Memory, streams and graphs of the device; null where they are the host's own (CPU).
   virtual HostHelp* host_help() { return nullptr; }
 };

@@ -23,7 +23,9 @@ class ApiBackendTest : public ::testing::Test {
   void open(int32_t device_type) {
     context = make_fake_context(&backend, device_type);
     op = make_gqa(context, "layer3");
-    session = make_api_session(context);
+    attn_session_desc desc = ATTN_SESSION_DESC_INIT;
+    desc.label = "model0";
+    ASSERT_OK(attn_session_create(context, &desc, &session, &error));
   }
   void close() {
     attn_session_release(session);
@@ -104,7 +106,7 @@ TEST_F(ApiBackendTest, SessionsAndBindingsAreOneAtATime) {
   EXPECT_REFUSED(step.set(binding, &error), ATTN_BUSY, "binding");
   EXPECT_REFUSED(attn_binding_prepare(binding, nullptr, &error), ATTN_BUSY, "binding");
   EXPECT_REFUSED(step.execute(plan, session, &error), ATTN_BUSY,
-                 "session is in use by another call");
+                 "session 'model0' is in use by another call");
   EXPECT_REFUSED(attn_session_clear_faults(session, nullptr, &error), ATTN_BUSY, "session");
   attn_fault_info info = ATTN_FAULT_INFO_INIT;
   ASSERT_OK(attn_session_poll_faults(session, &info, &error));  // any thread may
@@ -196,6 +198,26 @@ TEST_F(ApiBackendTest, CaptureFactsOfADevice) {
   run.stream = &run;
   ASSERT_OK(step.execute(plan, session, &error, &run));
   EXPECT_EQ(backend->last_launch.stream, &run);
+
+  // While the stream captures nothing is planned: CAPTURE, with what differs.
+  backend->capturing = true;
+  ASSERT_OK(step.execute(plan, session, &error, &run));
+  DecodeStep larger(3);
+  for (attn_tensor* tensor : {&larger.t_q, &larger.t_k, &larger.t_v, &larger.t_kc, &larger.t_vc,
+                              &larger.t_seqlens, &larger.t_y}) {
+    tensor->device_type = ATTN_DEVICE_CUDA;
+  }
+  EXPECT_REFUSED(larger.execute(plan, session, &error, &run), ATTN_CAPTURE,
+                 "batch 3 exceeds the plan's 1");
+  attn_binding* binding = nullptr;
+  ASSERT_OK(attn_binding_create(op, session, &binding, &error));
+  ASSERT_OK(larger.set(binding, &error));
+  run.flags = ATTN_EXECUTE_PREPARE;
+  EXPECT_REFUSED(attn_binding_execute(binding, &run, &error), ATTN_CAPTURE, "has no plan");
+  EXPECT_EQ(api_stats(context).plans_created, 1u);
+  backend->capturing = false;
+  ASSERT_OK(attn_binding_execute(binding, &run, &error));
+  attn_binding_release(binding);
   attn_plan_release(plan);
 
   attn_tensor inferred = ATTN_TENSOR_INIT;

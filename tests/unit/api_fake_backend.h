@@ -62,9 +62,11 @@ class FakeBackend final : public Backend {
     if (on_execute) on_execute(call);
   }
   std::vector<std::string> engine_names() const override { return {"fake"}; }
+  bool is_capturing(void* stream) const override { return stream != nullptr && capturing; }
 
   std::string refusal;
   bool capturable = false;
+  bool capturing = false;
   std::atomic<int> plans{0};
   PlanRequest last_request;
   Launch last_launch;
