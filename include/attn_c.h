@@ -158,8 +158,8 @@ typedef struct attn_alias {
 
 /* ---- Callbacks -------------------------------------------------------------------------------- */
 
-/* Callback structs are copied. `release_user`, unless null, is called once, after the last use; it is
- * not called where no context could be made. */
+/* Callback structs are copied. `release_user`, unless null, is called once, after the last use; it
+ * is not called where no context could be made. */
 
 #define ATTN_MEMORY_HOST 1u
 #define ATTN_MEMORY_DEVICE 2u
