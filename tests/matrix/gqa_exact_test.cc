@@ -48,10 +48,15 @@ GqaCase make(const GqaOutline& outline, uint64_t seed) {
 
 class GqaExact : public testing::Test {
  protected:
-  // The engine's fixed bits; empty where it does not serve the problem.
+  // The engine's fixed bits; empty only where simd-decode has more query rows than it takes.
   std::vector<uint64_t> bits(GqaCase& c, const std::string& engine) {
     const RunResult result = run_case(c, device_, engine);
-    EXPECT_NE(result.verdict, Verdict::kFailed) << engine << ": " << result.text;
+    const GqaOutline& o = c.outline;
+    if (engine == "simd-decode" && o.rows * o.heads / o.kv_heads > 16) {
+      EXPECT_NE(result.verdict, Verdict::kFailed) << result.text;
+    } else {
+      EXPECT_EQ(result.verdict, Verdict::kPassed) << engine << ": " << result.text;
+    }
     return result.verdict == Verdict::kPassed ? c.fixed_bits() : std::vector<uint64_t>();
   }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kBlocks = 24;           // tests, so that shards share the work
 constexpr int64_t kFixedSeeds = 60;   // a block
-constexpr int64_t kRotatingSeeds = 90;
+constexpr int64_t kRotatingSeeds = 100;
 // Problems that every engine must have accepted in the whole run.
 constexpr int64_t kLeastProblems = 2000;
 

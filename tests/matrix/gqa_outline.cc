@@ -34,11 +34,11 @@ void draw_heads(GqaOutline& o, const DrawOptions& options, Random& random) {
 Step draw_step(const DrawOptions& options, Random& random) {
   if (options.decode_only) return Step::kDecode;
   const double which = random.uniform();
-  if (which < 0.33) return Step::kPrompt;
+  if (which < 0.25) return Step::kPrompt;
   if (which < 0.66) return Step::kDecode;
-  if (which < 0.86) return Step::kChunk;
-  if (which < 0.92) return Step::kSharedCache;
-  if (which < 0.98) return Step::kFreeKeys;
+  if (which < 0.87) return Step::kChunk;
+  if (which < 0.93) return Step::kSharedCache;
+  if (which < 0.985) return Step::kFreeKeys;
   return Step::kNothing;
 }
 
@@ -52,7 +52,9 @@ void draw_lengths(GqaOutline& o, const DrawOptions& options, Random& random) {
   o.batch = random.pick<int64_t>({1, 1, 1, 2, 2, 3, 4, 5, 8});
   o.rows = 1;
   if (o.step == Step::kPrompt) o.rows = log_uniform(random, 1, longest);
-  if (o.step == Step::kChunk) o.rows = log_uniform(random, 2, std::min<int64_t>(longest, 200));
+  if (o.step == Step::kChunk) {
+    o.rows = log_uniform(random, 2, random.chance(0.4) ? 4 : std::min<int64_t>(longest, 200));
+  }
   if (o.step == Step::kSharedCache || o.step == Step::kFreeKeys) o.rows = random.between(1, 12);
   const auto product = [&] {
     return static_cast<double>(o.batch * o.heads * o.rows) * static_cast<double>(longest * o.size);
@@ -156,7 +158,7 @@ void draw_options(GqaOutline& o, Random& random) {
   if (random.chance(0.35)) o.bias_extra = random.between(1, 20);
   o.sink = random.chance(0.15);
   o.smooth = random.chance(0.1) ? 1 : random.pick<int64_t>({-1, 0});
-  if (random.chance(0.14)) o.qk_output = random.between(1, 2);
+  if (random.chance(0.09)) o.qk_output = random.between(1, 2);
   o.log_sum_exp = random.chance(0.3);
   o.packed = o.new_rows == o.rows && random.chance(0.3);
   o.strided = random.chance(0.45);

@@ -1,7 +1,6 @@
 // Runs a case through the public C API under one engine and SIMD level.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "matrix/gqa_case.h"
@@ -27,6 +26,9 @@ struct RunResult {
   std::string text;
   CheckNumbers numbers;
 };
+
+// A text with '#' for each number: reasons as classes of reasons.
+std::string without_numbers(const std::string& text);
 
 // Makes the device; throws std::runtime_error with the library's words when it cannot.
 Device make_device(const test::ContextOptions& options);

@@ -60,7 +60,12 @@ GqaCase make(const GqaOutline& outline, uint64_t seed) {
 
 std::vector<uint64_t> bits(GqaCase& c, Device& device, const std::string& engine) {
   const RunResult result = run_case(c, device, engine);
-  EXPECT_NE(result.verdict, Verdict::kFailed) << engine << ": " << result.text;
+  const GqaOutline& o = c.outline;
+  if (engine == "simd-decode" && o.rows * o.heads / o.kv_heads > 16) {
+    EXPECT_NE(result.verdict, Verdict::kFailed) << result.text;
+  } else {
+    EXPECT_EQ(result.verdict, Verdict::kPassed) << engine << ": " << result.text;
+  }
   return result.verdict == Verdict::kPassed ? c.fixed_bits() : std::vector<uint64_t>();
 }
 

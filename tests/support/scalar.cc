@@ -1,11 +1,18 @@
 #include "support/scalar.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 namespace attn::test {
 namespace {
+
+// 2^exponent for exponents of normal numbers.
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
 
 // Encodes into a binary format with `mantissa` stored bits, exponent bias `bias` and 15 other bits.
 // Works on the value, not on its bits: scale to an integer of ulps, round to even, reassemble.
@@ -18,19 +25,20 @@ uint16_t encode(double value, int mantissa, int bias) {
   }
   const double magnitude = std::fabs(value);
   if (std::isinf(magnitude)) return sign | infinity;
-  if (magnitude == 0) return sign;
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, f in [1/2, 1)
-  int ulp = exponent - 1 - mantissa;
+  // The exponent of the leading bit; of numbers that are subnormal in double, one that is too low
+  // for any format here.
+  const int exponent = static_cast<int>(std::bit_cast<uint64_t>(magnitude) >> 52) - 1023;
+  int ulp = exponent - mantissa;
   const int least = 1 - bias - mantissa;  // exponent of the ulp of subnormals
   if (ulp < least) ulp = least;
-  const double scaled = std::ldexp(magnitude, -ulp);
-  double whole = std::floor(scaled);
-  const double rest = scaled - whole;
-  if (rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2.0) == 1.0)) whole += 1;
-  // `whole` ulps above the subnormal range: consecutive patterns are consecutive numbers, so a
+  const double scaled = magnitude * power_of_two(-ulp);
+  // A magnitude beyond every format is not to overflow the integer.
+  if (!(scaled < power_of_two(mantissa + 2))) return sign | infinity;
+  uint64_t pattern = static_cast<uint64_t>(scaled);
+  const double rest = scaled - static_cast<double>(pattern);
+  if (rest > 0.5 || (rest == 0.5 && pattern % 2 == 1)) pattern += 1;
+  // `pattern` ulps above the subnormal range: consecutive patterns are consecutive numbers, so a
   // carry out of the mantissa moves into the exponent by itself.
-  uint64_t pattern = static_cast<uint64_t>(whole);
   pattern += static_cast<uint64_t>(ulp - least) << mantissa;
   if (pattern >= infinity) return sign | infinity;
   return static_cast<uint16_t>(sign | static_cast<uint16_t>(pattern));
@@ -47,6 +55,15 @@ double decode(uint16_t bits, int mantissa, int bias) {
   }
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - mantissa);
   return sign * std::ldexp(fraction + (1 << mantissa), exponent - bias - mantissa);
+}
+
+// All values of a 16-bit format by pattern, worked out once.
+std::vector<double> decode_all(int mantissa, int bias) {
+  std::vector<double> values(0x10000);
+  for (size_t bits = 0; bits < values.size(); ++bits) {
+    values[bits] = decode(static_cast<uint16_t>(bits), mantissa, bias);
+  }
+  return values;
 }
 
 template <class T>
@@ -100,8 +117,14 @@ std::string name_of(Type type) {
   return "?";
 }
 
-double decode_float16(uint16_t bits) { return decode(bits, 10, 15); }
-double decode_bfloat16(uint16_t bits) { return decode(bits, 7, 127); }
+double decode_float16(uint16_t bits) {
+  static const std::vector<double> values = decode_all(10, 15);
+  return values[bits];
+}
+double decode_bfloat16(uint16_t bits) {
+  static const std::vector<double> values = decode_all(7, 127);
+  return values[bits];
+}
 uint16_t encode_float16(double value) { return encode(value, 10, 15); }
 uint16_t encode_bfloat16(double value) { return encode(value, 7, 127); }
 

@@ -394,6 +394,11 @@ TEST(ReferenceSupport, HalfFormats) {
   EXPECT_EQ(encode_float16(0x1.8p-24), 0x0002);
   EXPECT_EQ(encode_float16(1 + 0x1p-11), 0x3c00);
   EXPECT_EQ(encode_float16(1 + 3 * 0x1p-11), 0x3c02);
+  EXPECT_EQ(encode_float16(1e300), 0x7c00);
+  EXPECT_EQ(encode_float16(-1e-300), 0x8000);
+  EXPECT_EQ(encode_float16(0x1p-1060), 0x0000);
+  EXPECT_EQ(encode_float16(0.1), 0x2e66);
+  EXPECT_EQ(test::encode_bfloat16(3.4e38), 0x7f80);
   EXPECT_EQ(test::encode_bfloat16(1 + 0x1p-8), 0x3f80);
   EXPECT_EQ(test::encode_bfloat16(1 + 3 * 0x1p-8), 0x3f82);
   for (int bits = 0; bits < 0x10000; ++bits) {
