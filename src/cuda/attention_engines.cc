@@ -26,8 +26,8 @@ bool reads_one_buffer(const AttentionSpec& spec) {
 bool fits_tiles(const AttentionSpec& spec, int elements_in_16_bytes, std::string* why_not) {
   if (!spec.unit_channel) return refuse(why_not, "channels are not contiguous");
   if (spec.head_size > 256 || spec.v_head_size > 256) {
-    return refuse(why_not, cat("head size ", std::max(spec.head_size, spec.v_head_size),
-                               " is above 256"));
+    return refuse(why_not,
+                  cat("head size ", std::max(spec.head_size, spec.v_head_size), " is above 256"));
   }
   if (spec.head_size % elements_in_16_bytes != 0 || spec.v_head_size % elements_in_16_bytes != 0) {
     return refuse(why_not, cat("a head of ", spec.head_size, " or ", spec.v_head_size,
@@ -38,6 +38,16 @@ bool fits_tiles(const AttentionSpec& spec, int elements_in_16_bytes, std::string
     return refuse(why_not, "keys come from a past buffer and new rows at once");
   }
   return true;
+}
+
+// A variant's dynamic shared memory, with what its kernel holds beside it statically, must fit the
+// device's limit for one block.
+bool fits_shared_memory(const KernelVariant& variant, int static_bytes, const DeviceTraits& device,
+                        std::string* why_not) {
+  const int bytes = variant.shared_bytes + static_bytes;
+  if (bytes <= device.shared_bytes_per_block) return true;
+  return refuse(why_not, cat("needs ", bytes, " bytes of shared memory a block, ",
+                             device.architecture, " has ", device.shared_bytes_per_block));
 }
 
 bool is_16_bit(DType type) { return type == kFloat16 || type == kBfloat16; }
@@ -82,59 +92,89 @@ struct Tile {
   int rows, keys, warps;
 };
 
-// Chosen so that no variant spills (tests/kernels checks it).
-Tile mma_tile(const AttentionSpec& spec) {
+// Bytes of the Q tile and of one K and one V tile, rows padded by 16 bytes. The Q tile also takes
+// the output, in 16-bit kernels.
+int mma_shared_bytes(const AttentionSpec& spec, const Tile& t) {
+  const int dk = padded(spec.head_size) + 8, dv = padded(spec.v_head_size) + 8;
+  return 2 * (t.rows * std::max(dk, dv) + t.keys * (dk + dv));
+}
+int float32_shared_bytes(const AttentionSpec& spec, const Tile& t) {
+  const int dk = padded(spec.head_size) + 4, dv = padded(spec.v_head_size) + 4;
+  return 4 * (t.rows * dk + t.keys * (dk + dv));
+}
+
+// The first tile that fits the device, else the last. Chosen so that no variant spills
+// (tests/kernels checks it).
+template <size_t n>
+Tile first_that_fits(const Tile (&tiles)[n], const AttentionSpec& spec, const DeviceTraits& device,
+                     int (*bytes)(const AttentionSpec&, const Tile&)) {
+  for (const Tile& tile : tiles) {
+    if (bytes(spec, tile) <= device.shared_bytes_per_block) return tile;
+  }
+  return tiles[n - 1];
+}
+
+Tile mma_tile(const AttentionSpec& spec, const DeviceTraits& device) {
   const int d = std::max(spec.head_size, spec.v_head_size);
   const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0 && spec.scale > 0;
   if (d <= 64) return {128, plain ? 96 : 64, 4};
-  return {128, 64, 8};
+  constexpr Tile kTiles[] = {{128, 64, 8}, {64, 32, 4}};
+  return first_that_fits(kTiles, spec, device, mma_shared_bytes);
 }
 
-Tile float32_tile(const AttentionSpec& spec) {
-  return {128, std::max(spec.head_size, spec.v_head_size) <= 64 ? 64 : 32, 8};
+Tile float32_tile(const AttentionSpec& spec, const DeviceTraits& device) {
+  if (std::max(spec.head_size, spec.v_head_size) <= 64) return {128, 64, 8};
+  constexpr Tile kTiles[] = {{128, 32, 8}, {64, 32, 4}, {64, 16, 4}};
+  return first_that_fits(kTiles, spec, device, float32_shared_bytes);
 }
 
 class PrefillEngine : public AttentionEngine {
  public:
-  size_t partial_bytes(const AttentionSpec&, const ShapeRange&, const CudaContext&) const override {
+  size_t partial_bytes(const AttentionSpec&, const ShapeRange&,
+                       const DeviceTraits&) const override {
     return 0;
   }
   bool accepts(const AttentionProblem& problem) const override { return all_aligned(problem); }
-  LaunchShape shape(const AttentionProblem& problem, const CudaContext&) const override {
-    const int64_t tiles = divide_up(problem.query_rows, tile(problem.spec).rows);
+  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const override {
+    const int64_t tiles = divide_up(problem.query_rows, tile(problem.spec, device).rows);
     return {tiles * problem.batch * problem.spec.q_heads, 1};
   }
-  std::string summary(const AttentionSpec& spec) const override {
-    const Tile t = tile(spec);
+  std::string summary(const AttentionSpec& spec, const DeviceTraits& device) const override {
+    const Tile t = tile(spec, device);
     return cat("tiles of ", t.rows, " rows x ", t.keys, " keys, ", t.warps, " warps");
   }
-  virtual Tile tile(const AttentionSpec& spec) const = 0;
+  virtual Tile tile(const AttentionSpec& spec, const DeviceTraits& device) const = 0;
 };
 
 class MmaPrefill final : public PrefillEngine {
  public:
   const char* name() const override { return "mma-prefill"; }
-  bool supports(const AttentionSpec& spec, const CudaContext&,
+  bool supports(const AttentionSpec& spec, const DeviceTraits& device,
                 std::string* why_not) const override {
     if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
-    return fits_tiles(spec, 8, why_not);
+    return fits_tiles(spec, 8, why_not) &&
+           fits_shared_memory(variant(spec, device), 0, device, why_not);
   }
-  Tile tile(const AttentionSpec& spec) const override { return mma_tile(spec); }
-  KernelVariant variant(const AttentionSpec& spec) const override {
-    const Tile t = mma_tile(spec);
-    const int dk = padded(spec.head_size) + 8, dv = padded(spec.v_head_size) + 8;
+  Tile tile(const AttentionSpec& spec, const DeviceTraits& device) const override {
+    return mma_tile(spec, device);
+  }
+  KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const override {
+    const Tile t = mma_tile(spec, device);
     KernelVariant out{"softmax/attention_mma.cu", "attn_attention_mma", softmax_definitions(spec)};
     define(out, "BLOCK_M", t.rows);
     define(out, "BLOCK_N", t.keys);
     define(out, "WARPS", t.warps);
     out.threads = 32 * t.warps;
-    out.shared_bytes = 2 * (t.rows * std::max(dk, dv) + t.keys * (dk + dv));
+    out.shared_bytes = mma_shared_bytes(spec, t);
     return out;
   }
 };
 
 // Padded to whole rows of 128 bytes.
 int swizzled_size(int size) { return (size + 63) / 64 * 64; }
+
+// The barriers.
+constexpr int kWgmmaStaticBytes = 1024;
 
 struct WgmmaTile {
   int consumers, keys, stages, producer_registers, consumer_registers;
@@ -151,17 +191,18 @@ WgmmaTile wgmma_tile(const AttentionSpec& spec) {
 class WgmmaPrefill final : public PrefillEngine {
  public:
   const char* name() const override { return "wgmma-prefill"; }
-  bool supports(const AttentionSpec& spec, const CudaContext& context,
+  bool supports(const AttentionSpec& spec, const DeviceTraits& device,
                 std::string* why_not) const override {
-    if (context.target != "sm_90a") return refuse(why_not, cat("not on ", context.architecture));
+    if (device.target != "sm_90a") return refuse(why_not, cat("not on ", device.architecture));
     if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
-    return fits_tiles(spec, 8, why_not);
+    return fits_tiles(spec, 8, why_not) &&
+           fits_shared_memory(variant(spec, device), kWgmmaStaticBytes, device, why_not);
   }
-  Tile tile(const AttentionSpec& spec) const override {
+  Tile tile(const AttentionSpec& spec, const DeviceTraits&) const override {
     const WgmmaTile t = wgmma_tile(spec);
     return {64 * t.consumers, t.keys, 4 * (t.consumers + 1)};
   }
-  KernelVariant variant(const AttentionSpec& spec) const override {
+  KernelVariant variant(const AttentionSpec& spec, const DeviceTraits&) const override {
     const WgmmaTile t = wgmma_tile(spec);
     const int dk = swizzled_size(spec.head_size), dv = swizzled_size(spec.v_head_size);
     KernelVariant out{"softmax/attention_wgmma.cu", "attn_attention_wgmma",
@@ -182,28 +223,24 @@ class WgmmaPrefill final : public PrefillEngine {
 class Float32Prefill final : public PrefillEngine {
  public:
   const char* name() const override { return "float32-prefill"; }
-  bool supports(const AttentionSpec& spec, const CudaContext& context,
+  bool supports(const AttentionSpec& spec, const DeviceTraits& device,
                 std::string* why_not) const override {
     if (spec.type != kFloat32) return refuse(why_not, "only float32");
-    if (!fits_tiles(spec, 4, why_not)) return false;
-    const int bytes = variant(spec).shared_bytes;
-    if (bytes > context.shared_bytes_per_block) {
-      return refuse(why_not, cat("needs ", bytes, " bytes of shared memory, the device has ",
-                                 context.shared_bytes_per_block));
-    }
-    return true;
+    return fits_tiles(spec, 4, why_not) &&
+           fits_shared_memory(variant(spec, device), 0, device, why_not);
   }
-  Tile tile(const AttentionSpec& spec) const override { return float32_tile(spec); }
-  KernelVariant variant(const AttentionSpec& spec) const override {
-    const Tile t = float32_tile(spec);
-    const int dk = padded(spec.head_size) + 4, dv = padded(spec.v_head_size) + 4;
+  Tile tile(const AttentionSpec& spec, const DeviceTraits& device) const override {
+    return float32_tile(spec, device);
+  }
+  KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const override {
+    const Tile t = float32_tile(spec, device);
     KernelVariant out{"softmax/attention_float32.cu", "attn_attention_float32",
                       softmax_definitions(spec)};
     define(out, "BLOCK_M", t.rows);
     define(out, "BLOCK_N", t.keys);
     define(out, "WARPS", t.warps);
     out.threads = 32 * t.warps;
-    out.shared_bytes = 4 * (t.rows * dk + t.keys * (dk + dv));
+    out.shared_bytes = float32_shared_bytes(spec, t);
     return out;
   }
 };
@@ -212,63 +249,84 @@ class Float32Prefill final : public PrefillEngine {
 
 // Weights of the merge must fit the shared memory of the smallest variant: 16 rows x 4 bytes each.
 constexpr int64_t kMaxSplits = 256;
-constexpr int kDecodeRows = 16, kDecodeKeys = 16, kDecodeWarps = 4;
+constexpr int kDecodeRows = 16, kDecodeKeys = 16;
+// Tops and sums of the warps' rows, and who came last.
+constexpr int kDecodeStaticBytes = 1024;
+
+// The warps of a block and the buffers of 16 keys that each of them has.
+struct Ring {
+  int warps, stages;
+};
+
+int decode_shared_bytes(const AttentionSpec& spec, const Ring& r) {
+  const int dk = padded(spec.head_size) + 8, dv = padded(spec.v_head_size) + 8;
+  const int ring = r.warps * r.stages * kDecodeKeys * (dk + dv) * 2;
+  const int merge = r.warps * kDecodeRows * spec.v_head_size * 4;
+  return std::max(kDecodeRows * dk * 2 + ring, merge);
+}
+
+// The first ring that fits the device, else the last.
+Ring decode_ring(const AttentionSpec& spec, const DeviceTraits& device) {
+  const bool small = std::max(spec.head_size, spec.v_head_size) <= 64;
+  const Ring rings[] = {{4, small ? 4 : 3}, {4, 2}, {2, 2}};
+  for (const Ring& ring : rings) {
+    const int bytes = decode_shared_bytes(spec, ring) + kDecodeStaticBytes;
+    if (bytes <= device.shared_bytes_per_block) return ring;
+  }
+  return rings[2];
+}
 
 class SplitDecode final : public AttentionEngine {
  public:
   const char* name() const override { return "split-decode"; }
-  bool supports(const AttentionSpec& spec, const CudaContext&,
+  bool supports(const AttentionSpec& spec, const DeviceTraits& device,
                 std::string* why_not) const override {
     if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
-    return fits_tiles(spec, 8, why_not);
+    return fits_tiles(spec, 8, why_not) &&
+           fits_shared_memory(variant(spec, device), kDecodeStaticBytes, device, why_not);
   }
   bool accepts(const AttentionProblem& problem) const override {
     const int64_t rows = problem.query_rows * group(problem.spec);
     return problem.query_rows <= 8 && rows <= 64 && all_aligned(problem);
   }
-  KernelVariant variant(const AttentionSpec& spec) const override {
+  KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const override {
     KernelVariant out{"softmax/attention_decode.cu", "attn_attention_decode",
                       softmax_definitions(spec)};
-    define(out, "WARPS", kDecodeWarps);
-    define(out, "STAGES", stages(spec));
-    out.threads = 32 * kDecodeWarps;
-    const int dk = padded(spec.head_size) + 8, dv = padded(spec.v_head_size) + 8;
-    const int ring = kDecodeWarps * stages(spec) * kDecodeKeys * (dk + dv) * 2;
-    const int merge = kDecodeWarps * kDecodeRows * spec.v_head_size * 4;
-    out.shared_bytes = std::max(kDecodeRows * dk * 2 + ring, merge);
+    const Ring ring = decode_ring(spec, device);
+    define(out, "WARPS", ring.warps);
+    define(out, "STAGES", ring.stages);
+    out.threads = 32 * ring.warps;
+    out.shared_bytes = decode_shared_bytes(spec, ring);
     return out;
   }
   size_t partial_bytes(const AttentionSpec& spec, const ShapeRange&,
-                       const CudaContext& context) const override {
+                       const DeviceTraits& device) const override {
     // Splits are handed out only until the target number of blocks is reached.
-    return static_cast<size_t>(target_blocks(spec, context)) * partial_floats(spec) * 4;
+    return static_cast<size_t>(target_blocks(spec, device)) * partial_floats(spec) * 4;
   }
-  LaunchShape shape(const AttentionProblem& problem, const CudaContext& context) const override {
-    const int64_t row_tiles =
-        divide_up(problem.query_rows * group(problem.spec), kDecodeRows);
+  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const override {
+    const int64_t row_tiles = divide_up(problem.query_rows * group(problem.spec), kDecodeRows);
     const int64_t units = problem.batch * problem.spec.kv_heads * row_tiles;
-    const int64_t target = std::min(target_blocks(problem.spec, context), kCounters);
+    const int64_t target = std::min(target_blocks(problem.spec, device), kCounters);
     int64_t splits = std::max<int64_t>(1, target / std::max<int64_t>(units, 1));
     splits = std::min(splits, std::max<int64_t>(1, divide_up(problem.max_total, 64)));
     splits = std::min(splits, kMaxSplits);
     return {units * splits, splits};
   }
-  std::string summary(const AttentionSpec& spec) const override {
-    return cat("keys split over blocks of ", kDecodeWarps, " warps with ", stages(spec),
+  std::string summary(const AttentionSpec& spec, const DeviceTraits& device) const override {
+    const Ring ring = decode_ring(spec, device);
+    return cat("keys split over blocks of ", ring.warps, " warps with ", ring.stages,
                " stages, merged by the last block");
   }
 
  private:
   static int64_t group(const AttentionSpec& spec) { return spec.q_heads / spec.kv_heads; }
-  static int stages(const AttentionSpec& spec) {
-    return std::max(spec.head_size, spec.v_head_size) <= 64 ? 4 : 3;
-  }
   static int64_t partial_floats(const AttentionSpec& spec) {
     return kDecodeRows * 2 + kDecodeRows * static_cast<int64_t>(spec.v_head_size);
   }
   // One block a multiprocessor: more splits cost more in the merge than they win (measured).
-  static int64_t target_blocks(const AttentionSpec&, const CudaContext& context) {
-    return context.multiprocessors;
+  static int64_t target_blocks(const AttentionSpec&, const DeviceTraits& device) {
+    return device.multiprocessors;
   }
 };
 
@@ -277,7 +335,7 @@ class SplitDecode final : public AttentionEngine {
 class Generic final : public AttentionEngine {
  public:
   const char* name() const override { return "generic"; }
-  bool supports(const AttentionSpec& spec, const CudaContext&,
+  bool supports(const AttentionSpec& spec, const DeviceTraits&,
                 std::string* why_not) const override {
     if (!is_16_bit(spec.type) && spec.type != kFloat32) {
       return refuse(why_not, cat(name_of(spec.type), " is not served on CUDA"));
@@ -288,19 +346,23 @@ class Generic final : public AttentionEngine {
     return true;
   }
   bool accepts(const AttentionProblem&) const override { return true; }
-  KernelVariant variant(const AttentionSpec& spec) const override {
-    KernelVariant out{"softmax/attention_generic.cu", "attn_attention_generic",
+  KernelVariant variant(const AttentionSpec& spec, const DeviceTraits&) const override {
+    KernelVariant out{"softmax/attention_generic.cu",
+                      "attn_attention_generic",
                       {softmax_definitions(spec).front()}};
     out.threads = 128;
     return out;
   }
-  size_t partial_bytes(const AttentionSpec&, const ShapeRange&, const CudaContext&) const override {
+  size_t partial_bytes(const AttentionSpec&, const ShapeRange&,
+                       const DeviceTraits&) const override {
     return 0;
   }
-  LaunchShape shape(const AttentionProblem& problem, const CudaContext&) const override {
+  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits&) const override {
     return {problem.batch * problem.spec.q_heads * problem.query_rows, 1};
   }
-  std::string summary(const AttentionSpec&) const override { return "a block a query row"; }
+  std::string summary(const AttentionSpec&, const DeviceTraits&) const override {
+    return "a block a query row";
+  }
 };
 
 }  // namespace

@@ -22,16 +22,18 @@ class AttentionEngine {
   virtual ~AttentionEngine() = default;
   virtual const char* name() const = 0;
   // Whether every problem of this spec can run; else one line why not.
-  virtual bool supports(const AttentionSpec& spec, const CudaContext& context,
+  virtual bool supports(const AttentionSpec& spec, const DeviceTraits& device,
                         std::string* why_not) const = 0;
   // Whether it takes these shapes, strides and addresses.
   virtual bool accepts(const AttentionProblem& problem) const = 0;
-  virtual KernelVariant variant(const AttentionSpec& spec) const = 0;
+  // The kernel for this spec, in tiles that fit the device's shared memory where such tiles exist.
+  virtual KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const = 0;
   // Floats of partial results for any problem in the range.
   virtual size_t partial_bytes(const AttentionSpec& spec, const ShapeRange& range,
-                               const CudaContext& context) const = 0;
-  virtual LaunchShape shape(const AttentionProblem& problem, const CudaContext& context) const = 0;
-  virtual std::string summary(const AttentionSpec& spec) const = 0;  // for describe
+                               const DeviceTraits& device) const = 0;
+  virtual LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const = 0;
+  // For describe.
+  virtual std::string summary(const AttentionSpec& spec, const DeviceTraits& device) const = 0;
 };
 
 // In order of preference.

@@ -15,11 +15,6 @@ std::string uuid_text(const CUuuid& uuid) {
   return out;
 }
 
-// Hopper's and Blackwell's own instructions need the architecture-specific target.
-std::string target_of(int major, int minor) {
-  return cat("sm_", major, minor, major >= 9 ? "a" : "");
-}
-
 int attribute(const Driver& driver, CUdevice device, int which) {
   int value = 0;
   check(driver, driver.DeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
@@ -52,26 +47,30 @@ CUcontext choose_context(const Driver& driver, CUdevice device, void* native, bo
 
 }  // namespace
 
+// Hopper's and Blackwell's own instructions need the architecture-specific target.
+void DeviceTraits::set_architecture(int major, int minor) {
+  architecture = cat("sm_", major, minor);
+  target = cat(architecture, major >= 9 ? "a" : "");
+  overlaps_launches = major >= 9;
+}
+
 CudaContext::CudaContext(const CudaOptions& options) : driver(Driver::get(options.driver_path)) {
   int count = 0;
   check(driver, driver.DeviceGetCount(&count), "cuDeviceGetCount");
   if (options.device_id < 0 || options.device_id >= count) {
-    throw_error(ATTN_UNAVAILABLE,
-                cat("device_id is ", options.device_id, "; this machine has ", count,
-                    count == 1 ? " CUDA device" : " CUDA devices"));
+    throw_error(ATTN_UNAVAILABLE, cat("device_id is ", options.device_id, "; this machine has ",
+                                      count, count == 1 ? " CUDA device" : " CUDA devices"));
   }
   check(driver, driver.DeviceGet(&device, options.device_id), "cuDeviceGet");
   const int major = attribute(driver, device, kAttributeMajor);
   const int minor = attribute(driver, device, kAttributeMinor);
   char text[256] = {};
   if (driver.DeviceGetName(text, sizeof text - 1, device) == kCudaSuccess) name = text;
-  architecture = cat("sm_", major, minor);
-  target = target_of(major, minor);
+  set_architecture(major, minor);
   if (major < 8) {
     throw_error(ATTN_UNAVAILABLE, cat(name, " is ", architecture,
                                       "; the CUDA back end needs sm_80 (Ampere) or later"));
   }
-  overlaps_launches = major >= 9;
   multiprocessors = attribute(driver, device, kAttributeMultiprocessors);
   shared_bytes_per_block = attribute(driver, device, kAttributeSharedPerBlockOptin);
   l2_bytes = attribute(driver, device, kAttributeL2Bytes);

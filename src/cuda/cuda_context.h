@@ -11,20 +11,26 @@
 
 namespace attn::cuda {
 
-struct CudaContext {
+// What engines are chosen and shaped by; known without any CUDA context.
+struct DeviceTraits {
+  std::string architecture;  // "sm_90"
+  std::string target;        // what kernels are compiled for: "sm_90a"
+  int multiprocessors = 0;
+  int shared_bytes_per_block = 0;  // the opt-in limit
+  int64_t l2_bytes = 0;
+  bool overlaps_launches = false;  // programmatic dependent launch (sm_90 and later)
+
+  void set_architecture(int major, int minor);
+};
+
+struct CudaContext : DeviceTraits {
   const Driver& driver;
   CUdevice device = 0;
   CUcontext context = nullptr;
   bool owns_primary = false;  // retained; given back when the back end goes
   std::string name;
-  std::string architecture;  // "sm_90"
-  std::string target;        // what kernels are compiled for: "sm_90a"
   std::string uuid;
   std::string pci_id;
-  int multiprocessors = 0;
-  int shared_bytes_per_block = 0;  // the opt-in limit
-  int64_t l2_bytes = 0;
-  bool overlaps_launches = false;  // programmatic dependent launch (sm_90 and later)
 
   // The context is options.native_context, else the current one if it is on the device, else the
   // primary one. Throws UNAVAILABLE or INVALID_ARGUMENT.

@@ -61,7 +61,7 @@ std::vector<EngineVerdict> judge(const CudaContext& context, const AttentionSpec
       verdict.reason = cat(request.engine, " is forced");
     } else if (engine->supports(spec, context, &verdict.reason)) {
       verdict.supported = true;
-      verdict.reason = engine->summary(spec);
+      verdict.reason = engine->summary(spec, context);
       chosen->push_back(engine);
     }
     verdicts.push_back(std::move(verdict));
@@ -147,10 +147,13 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
     attention.stage = "attention";
     attention.considered = judge(context, call.attention->spec, request, &chosen);
     if (chosen.empty()) throw_error(ATTN_UNSUPPORTED, refusals(attention.considered));
-    attention.engine = chosen.front()->name();
+    const auto takes = std::find_if(chosen.begin(), chosen.end(), [&](const AttentionEngine* one) {
+      return one->accepts(*call.attention);
+    });
+    attention.engine = (takes == chosen.end() ? chosen.front() : *takes)->name();
     add_cost(call, range, attention);
     for (const AttentionEngine* engine : chosen) {
-      variants.push_back(engine->variant(call.attention->spec));
+      variants.push_back(engine->variant(call.attention->spec, context));
     }
   }
   kernels.prefetch(variants);
@@ -159,7 +162,8 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   plan->end_call = kernels.get(kv_update_variant(type_of(call), "attn_end_call", 0));
   size_t partials = 0;
   for (const AttentionEngine* engine : chosen) {
-    plan->attention.push_back({engine, kernels.get(engine->variant(call.attention->spec))});
+    const KernelVariant variant = engine->variant(call.attention->spec, context);
+    plan->attention.push_back({engine, kernels.get(variant)});
     partials = std::max(partials, engine->partial_bytes(call.attention->spec, range, context));
   }
   plan->workspace = rows_bytes(range.batch) + partials + 256;
