@@ -20,10 +20,11 @@ struct DeviceDescription {
 
 struct CudaOptions {
   int32_t device_id = 0;
-  void* native_context = nullptr;  // CUcontext; null = the current one on the device, or the primary
-  std::string driver_path;         // empty = search
-  std::string nvrtc_path;          // empty = search
-  std::string cache_folder;        // empty = the default folder
+  void* native_context =
+      nullptr;               // CUcontext; null = the current one on the device, or the primary
+  std::string driver_path;   // empty = search
+  std::string nvrtc_path;    // empty = search
+  std::string cache_folder;  // empty = the default folder
   uint64_t cache_limit_bytes = 0;  // 0 = default
   bool disk_cache = true;
 };

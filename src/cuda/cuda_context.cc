@@ -85,11 +85,24 @@ CudaContext::~CudaContext() {
 }
 
 ContextScope::ContextScope(const CudaContext& context) : driver_(context.driver) {
+  check(driver_, enter(context), "cuCtxPushCurrent");
+}
+
+ContextScope::ContextScope(const CudaContext& context, BestEffort) noexcept
+    : driver_(context.driver) {
+  enter(context);
+}
+
+// Where the current context cannot be told, a push is never wrong.
+CUresult ContextScope::enter(const CudaContext& context) noexcept {
   CUcontext current = nullptr;
-  driver_.CtxGetCurrent(&current);
-  if (current == context.context) return;
-  check(driver_, driver_.CtxPushCurrent(context.context), "cuCtxPushCurrent");
-  pushed_ = true;
+  if (driver_.CtxGetCurrent(&current) == kCudaSuccess && current == context.context) {
+    entered_ = true;
+    return kCudaSuccess;
+  }
+  const CUresult result = driver_.CtxPushCurrent(context.context);
+  entered_ = pushed_ = result == kCudaSuccess;
+  return result;
 }
 
 ContextScope::~ContextScope() {
@@ -97,11 +110,14 @@ ContextScope::~ContextScope() {
   if (pushed_) driver_.CtxPopCurrent(&popped);
 }
 
-RelaxedCapture::RelaxedCapture(const Driver& driver) : driver_(driver), mode_(kCaptureModeRelaxed) {
-  driver_.ThreadExchangeStreamCaptureMode(&mode_);
-}
+RelaxedCapture::RelaxedCapture(const Driver& driver)
+    : driver_(driver),
+      mode_(kCaptureModeRelaxed),
+      exchanged_(driver_.ThreadExchangeStreamCaptureMode(&mode_) == kCudaSuccess) {}
 
-RelaxedCapture::~RelaxedCapture() { driver_.ThreadExchangeStreamCaptureMode(&mode_); }
+RelaxedCapture::~RelaxedCapture() {
+  if (exchanged_) driver_.ThreadExchangeStreamCaptureMode(&mode_);
+}
 
 std::vector<DeviceDescription> list_devices() {
   std::vector<DeviceDescription> devices;

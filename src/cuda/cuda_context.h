@@ -43,13 +43,21 @@ struct CudaContext : DeviceTraits {
 // Makes the context current for a scope; a no-op when it already is.
 class ContextScope {
  public:
+  // For destructors, which cannot fail: entered() tells.
+  enum BestEffort { kBestEffort };
+
   explicit ContextScope(const CudaContext& context);
+  ContextScope(const CudaContext& context, BestEffort) noexcept;
   ~ContextScope();
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
+  bool entered() const { return entered_; }
+
  private:
+  CUresult enter(const CudaContext& context) noexcept;
   const Driver& driver_;
+  bool entered_ = false;
   bool pushed_ = false;
 };
 
@@ -65,6 +73,7 @@ class RelaxedCapture {
  private:
   const Driver& driver_;
   int mode_;
+  bool exchanged_;
 };
 
 }  // namespace attn::cuda

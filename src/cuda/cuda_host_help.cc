@@ -15,13 +15,12 @@ class CudaGraph final : public HostGraph {
   CudaGraph(const CudaContext& context, CUgraphExec executable)
       : context_(context), executable_(executable) {}
   ~CudaGraph() override {
-    ContextScope scope(context_);
+    const ContextScope scope(context_, ContextScope::kBestEffort);
     context_.driver.GraphExecDestroy(executable_);
   }
   void launch(void* stream) override {
     ContextScope scope(context_);
-    check(context_.driver,
-          context_.driver.GraphLaunch(executable_, static_cast<CUstream>(stream)),
+    check(context_.driver, context_.driver.GraphLaunch(executable_, static_cast<CUstream>(stream)),
           "cuGraphLaunch");
   }
 
@@ -93,8 +92,7 @@ class CudaHostHelp final : public HostHelp {
 
   void synchronize(void* stream) override {
     ContextScope scope(context_);
-    check(driver_, driver_.StreamSynchronize(static_cast<CUstream>(stream)),
-          "cuStreamSynchronize");
+    check(driver_, driver_.StreamSynchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
   }
 
   void release_stream(void* stream) override {

@@ -1,6 +1,5 @@
 #include "cuda/cuda_session.h"
 
-#include <cstring>
 #include <utility>
 
 #include "core/error.h"
@@ -13,7 +12,7 @@ constexpr size_t kStateBytes = 256;  // FaultState, then the counters on a line 
 // What a graph keeps alive. Its destructor runs on a driver thread and makes no CUDA call.
 struct Held {
   std::shared_ptr<DeviceBlock> state, scratch;
-  std::shared_ptr<attnk::FaultRecord> pinned;
+  std::shared_ptr<PinnedBlock> pinned;
 };
 void release_held(void* user) { delete static_cast<Held*>(user); }
 
@@ -23,35 +22,22 @@ CudaSession::CudaSession(std::shared_ptr<RetireList> list, const LoadedKernel* c
                          CudaCounters* counters)
     : list_(std::move(list)), clear_kernel_(clear_kernel), counters_(counters) {
   list_->drain();
-  const CudaContext& context = list_->context();
   state_ = std::make_shared<DeviceBlock>(list_, kStateBytes + kCounters * sizeof(uint32_t), true);
-  ContextScope scope(context);
-  RelaxedCapture relaxed(context.driver);
-  void* memory = nullptr;
-  check(context.driver,
-        context.driver.MemHostAlloc(&memory, sizeof(attnk::FaultRecord), kHostAllocPortableMapped),
-        "cuMemHostAlloc");
-  std::memset(memory, 0, sizeof(attnk::FaultRecord));
-  host_record_ = static_cast<attnk::FaultRecord*>(memory);
-  // Pinned memory is never given back: a graph may still write to it, and a page a session is little.
-  pinned_ = std::shared_ptr<attnk::FaultRecord>(host_record_, [](attnk::FaultRecord*) {});
-  CUdeviceptr address = 0;
-  check(context.driver, context.driver.MemHostGetDevicePointer(&address, memory, 0),
-        "cuMemHostGetDevicePointer");
-  device_record_ = reinterpret_cast<attnk::FaultRecord*>(address);
+  pinned_ = std::make_shared<PinnedBlock>(list_, sizeof(attnk::FaultRecord));
 }
 
 CudaSession::~CudaSession() { drop_scratch(); }
 
 uint32_t CudaSession::poll_faults() {
-  return reinterpret_cast<const std::atomic<uint32_t>*>(&host_record_->bits)
+  return reinterpret_cast<const std::atomic<uint32_t>*>(&record().bits)
       ->load(std::memory_order_acquire);
 }
 
 void CudaSession::clear_faults(void* stream) {
   ContextScope scope(list_->context());
   attnk::FaultState* state = faults();
-  void* arguments[] = {&state, &device_record_};
+  attnk::FaultRecord* record = device_record();
+  void* arguments[] = {&state, &record};
   launch_kernel(list_->context().driver, *clear_kernel_, 1, 1, static_cast<CUstream>(stream),
                 arguments, false);
 }
@@ -59,10 +45,11 @@ void CudaSession::clear_faults(void* stream) {
 CUdeviceptr CudaSession::scratch(size_t bytes, bool capturing) {
   if (scratch_ && scratch_->bytes() >= bytes) return scratch_->address();
   if (capturing) {
-    throw_error(ATTN_CAPTURE,
-                cat("the session's scratch has ", scratch_bytes(), " bytes and this call needs ",
-                    bytes, "; scratch does not grow while a stream captures: execute once before "
-                    "the capture, or give a workspace"));
+    throw_error(
+        ATTN_CAPTURE,
+        cat("the session's scratch has ", scratch_bytes(), " bytes and this call needs ", bytes,
+            "; scratch does not grow while a stream captures: execute once before "
+            "the capture, or give a workspace"));
   }
   std::shared_ptr<DeviceBlock> grown = std::make_shared<DeviceBlock>(list_, bytes, false);
   drop_scratch();
@@ -82,14 +69,17 @@ void CudaSession::retain_in(CUgraph graph) {
   const Driver& driver = list_->context().driver;
   auto* held = new Held{state_, scratch_, pinned_};
   CUuserObject object = nullptr;
-  const CUresult result =
+  CUresult result =
       driver.UserObjectCreate(&object, held, release_held, 1, kUserObjectNoDestructorSync);
   if (result != kCudaSuccess) {
     delete held;
     check(driver, result, "cuUserObjectCreate");
   }
-  check(driver, driver.GraphRetainUserObject(graph, object, 1, kGraphUserObjectMove),
-        "cuGraphRetainUserObject");
+  result = driver.GraphRetainUserObject(graph, object, 1, kGraphUserObjectMove);
+  if (result != kCudaSuccess) {
+    driver.UserObjectRelease(object, 1);  // and with it, what is held
+    check(driver, result, "cuGraphRetainUserObject");
+  }
 }
 
 attnk::FaultState* CudaSession::faults() const {

@@ -33,15 +33,19 @@ class CudaSession final : public BackendSession {
   uint64_t scratch_bytes() const override { return scratch_ ? scratch_->bytes() : 0; }
   void trim() override { drop_scratch(); }
 
-  // Scratch of at least `bytes`; grown (not while `capturing`: throws CAPTURE) and never moved while
-  // a graph holds it.
+  // Scratch of at least `bytes`; grown (not while `capturing`: throws CAPTURE) and never moved
+  // while a graph holds it.
   CUdeviceptr scratch(size_t bytes, bool capturing);
   // Keeps state and scratch alive for as long as `graph` and what is made of it.
   void retain_in(CUgraph graph);
 
   attnk::FaultState* faults() const;
-  attnk::FaultRecord* device_record() const { return device_record_; }
-  const attnk::FaultRecord& record() const { return *host_record_; }
+  attnk::FaultRecord* device_record() const {
+    return reinterpret_cast<attnk::FaultRecord*>(pinned_->device());
+  }
+  const attnk::FaultRecord& record() const {
+    return *static_cast<const attnk::FaultRecord*>(pinned_->host());
+  }
   uint32_t* counters() const;
 
  private:
@@ -51,9 +55,7 @@ class CudaSession final : public BackendSession {
   CudaCounters* counters_;
   std::shared_ptr<DeviceBlock> state_;  // FaultState, then kCounters counters
   std::shared_ptr<DeviceBlock> scratch_;
-  std::shared_ptr<attnk::FaultRecord> pinned_;
-  attnk::FaultRecord* host_record_ = nullptr;
-  attnk::FaultRecord* device_record_ = nullptr;
+  std::shared_ptr<PinnedBlock> pinned_;  // the FaultRecord
 };
 
 }  // namespace attn::cuda

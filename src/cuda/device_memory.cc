@@ -1,5 +1,6 @@
 #include "cuda/device_memory.h"
 
+#include <cstring>
 #include <utility>
 
 #include "core/error.h"
@@ -12,16 +13,27 @@ void RetireList::retire(CUdeviceptr memory) {
   if (!closed_) memory_.push_back(memory);
 }
 
+void RetireList::retire_pinned(void* memory) {
+  if (memory == nullptr) return;
+  std::lock_guard lock(mutex_);
+  if (!closed_) pinned_.push_back(memory);
+}
+
 void RetireList::drain() {
   std::vector<CUdeviceptr> memory;
+  std::vector<void*> pinned;
   {
     std::lock_guard lock(mutex_);
     memory.swap(memory_);
+    pinned.swap(pinned_);
   }
-  if (memory.empty()) return;
-  ContextScope scope(*context_);
+  if (memory.empty() && pinned.empty()) return;
+  // A context that cannot be entered is lost, and its memory with it.
+  const ContextScope scope(*context_, ContextScope::kBestEffort);
+  if (!scope.entered()) return;
   RelaxedCapture relaxed(context_->driver);
   for (CUdeviceptr address : memory) context_->driver.MemFree(address);
+  for (void* host : pinned) context_->driver.MemFreeHost(host);
 }
 
 void RetireList::close() {
@@ -39,16 +51,34 @@ DeviceBlock::DeviceBlock(std::shared_ptr<RetireList> list, size_t bytes, bool ze
   if (!zero) return;
   // On a stream of its own: the legacy default stream may be waiting for a capture.
   CUstream stream = nullptr;
+  const char* call = "cuStreamCreate";
   CUresult result = driver.StreamCreate(&stream, kStreamNonBlocking);
   if (result == kCudaSuccess) {
+    call = "cuMemsetD8Async";
     result = driver.MemsetD8Async(memory_, 0, bytes, stream);
-    if (result == kCudaSuccess) result = driver.StreamSynchronize(stream);
+    if (result == kCudaSuccess) {
+      call = "cuStreamSynchronize";
+      result = driver.StreamSynchronize(stream);
+    }
     driver.StreamDestroy(stream);
   }
   if (result != kCudaSuccess) {
     list_->retire(memory_);
     memory_ = 0;
-    check(driver, result, "clearing of session memory");
+    check(driver, result, call);
+  }
+}
+
+PinnedBlock::PinnedBlock(std::shared_ptr<RetireList> list, size_t bytes) : list_(std::move(list)) {
+  const Driver& driver = list_->context().driver;
+  ContextScope scope(list_->context());
+  RelaxedCapture relaxed(driver);
+  check(driver, driver.MemHostAlloc(&memory_, bytes, kHostAllocPortableMapped), "cuMemHostAlloc");
+  std::memset(memory_, 0, bytes);
+  const CUresult result = driver.MemHostGetDevicePointer(&address_, memory_, 0);
+  if (result != kCudaSuccess) {
+    list_->retire_pinned(memory_);
+    check(driver, result, "cuMemHostGetDevicePointer");
   }
 }
 

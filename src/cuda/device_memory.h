@@ -1,5 +1,5 @@
-// Device memory that may be in use by graphs: freed only when its last holder is gone, and then only
-// at a moment when a CUDA call is allowed.
+// Device and pinned memory that may be in use by graphs: freed only when its last holder is gone,
+// and then only at a moment when a CUDA call is allowed.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace attn::cuda {
 
-// Freed memory waits here until prepare, trim or a session's creation drains it. A graph's destructor
-// runs where no CUDA call may be made: it only puts memory here.
-// After close() (the back end is going) it forgets what graphs still give back: their context may be
-// gone by then.
+// Freed memory waits here until prepare, trim or a session's creation drains it. A graph's
+// destructor runs where no CUDA call may be made: it only puts memory here. After close() (the back
+// end is going) it forgets what graphs still give back: their context may be gone by then.
 class RetireList {
  public:
   explicit RetireList(const CudaContext& context) : context_(&context) {}
   void retire(CUdeviceptr memory);
+  void retire_pinned(void* memory);
   void drain();
   void close();
   const CudaContext& context() const { return *context_; }  // while the back end lives
@@ -28,6 +28,7 @@ class RetireList {
   bool closed_ = false;
   std::mutex mutex_;
   std::vector<CUdeviceptr> memory_;
+  std::vector<void*> pinned_;
 };
 
 // A block of device memory. Shared by a session and the graphs that captured launches using it.
@@ -45,6 +46,23 @@ class DeviceBlock {
   std::shared_ptr<RetireList> list_;
   CUdeviceptr memory_ = 0;
   size_t bytes_ = 0;
+};
+
+// Zeroed pinned memory that the device can address. Shared as DeviceBlock is.
+class PinnedBlock {
+ public:
+  // Throws OUT_OF_MEMORY.
+  PinnedBlock(std::shared_ptr<RetireList> list, size_t bytes);
+  ~PinnedBlock() { list_->retire_pinned(memory_); }
+  PinnedBlock(const PinnedBlock&) = delete;
+  PinnedBlock& operator=(const PinnedBlock&) = delete;
+  void* host() const { return memory_; }
+  CUdeviceptr device() const { return address_; }
+
+ private:
+  std::shared_ptr<RetireList> list_;
+  void* memory_ = nullptr;
+  CUdeviceptr address_ = 0;
 };
 
 }  // namespace attn::cuda

@@ -30,6 +30,17 @@ std::vector<LibraryPlace> driver_places(const std::string& option) {
   return places;
 }
 
+// For a call before the driver's functions are known: its words, where it has some.
+std::string failed_start(const char* call, const SharedLibrary& library, CUresult result) {
+  const char* words = nullptr;
+  auto describe =
+      reinterpret_cast<CUresult (*)(CUresult, const char**)>(library.symbol("cuGetErrorString"));
+  if (describe != nullptr) describe(result, &words);
+  return cat(call, " of ", library.path(), " failed with code ", result,
+             result == kCudaNoDevice ? " (no CUDA device)" : "", words != nullptr ? ": " : "",
+             words != nullptr ? words : "");
+}
+
 std::unique_ptr<Driver> open_driver(const std::string& option) {
   SharedLibrary library = SharedLibrary::open(driver_places(option));
   if (!library.is_open()) {
@@ -42,29 +53,30 @@ std::unique_ptr<Driver> open_driver(const std::string& option) {
   if (version == nullptr || initialise == nullptr) {
     unavailable(cat(library.path(), " is no CUDA driver: it lacks cuInit or cuDriverGetVersion"));
   }
-  if (version(&driver->version) != kCudaSuccess) driver->version = 0;
+  if (CUresult result = version(&driver->version); result != kCudaSuccess) {
+    unavailable(failed_start("cuDriverGetVersion", library, result));
+  }
   if (get == nullptr || driver->version < kMinimumDriverVersion) {
     unavailable(cat("the CUDA driver at ", library.path(), " serves CUDA ",
                     version_text(driver->version), "; attn_c needs a driver for CUDA ",
                     version_text(kMinimumDriverVersion), " or later: update the NVIDIA driver"));
   }
   if (CUresult result = initialise(0); result != kCudaSuccess) {
-    unavailable(cat("cuInit of ", library.path(), " failed with code ", result,
-                    result == kCudaNoDevice ? " (no CUDA device)" : ""));
+    unavailable(failed_start("cuInit", library, result));
   }
   std::string missing;
-#define X(name, symbol, version, parameters)                                          \
-  if (void* address = nullptr; get(symbol, &address, version, 0, nullptr) == kCudaSuccess && \
-                               address != nullptr) {                                  \
-    driver->name = reinterpret_cast<decltype(driver->name)>(address);                 \
-  } else {                                                                            \
-    missing += cat(missing.empty() ? "" : ", ", symbol);                              \
+#define X(name, symbol, version, parameters)                                              \
+  if (void* address = nullptr;                                                            \
+      get(symbol, &address, version, 0, nullptr) == kCudaSuccess && address != nullptr) { \
+    driver->name = reinterpret_cast<decltype(driver->name)>(address);                     \
+  } else {                                                                                \
+    missing += cat(missing.empty() ? "" : ", ", symbol);                                  \
   }
   ATTN_DRIVER_FUNCTIONS(X)
 #undef X
   if (!missing.empty()) {
-    unavailable(cat("the CUDA driver at ", library.path(), " (CUDA ",
-                    version_text(driver->version), ") lacks ", missing));
+    unavailable(cat("the CUDA driver at ", library.path(), " (CUDA ", version_text(driver->version),
+                    ") lacks ", missing));
   }
   std::string file = file_of_symbol(reinterpret_cast<const void*>(initialise));
   driver->path = file.empty() ? library.path() : file;
@@ -81,8 +93,9 @@ const Driver& Driver::get(const std::string& option) {
   std::lock_guard lock(mutex);
   if (opened == nullptr) opened = new std::vector<std::pair<std::string, const Driver*>>;
   if (!opened->empty() && owner != getpid()) {
-    unavailable("this process was forked from one that used CUDA; the driver cannot be used here: "
-                "start a new process, or fork before the first use");
+    unavailable(
+        "this process was forked from one that used CUDA; the driver cannot be used here: "
+        "start a new process, or fork before the first use");
   }
   for (const auto& [key, driver] : *opened) {
     if (key == option) return *driver;
@@ -92,15 +105,19 @@ const Driver& Driver::get(const std::string& option) {
   return *opened->back().second;
 }
 
-void check(const Driver& driver, CUresult result, const char* call) {
-  if (result == kCudaSuccess) return;
+std::string error_text(const Driver& driver, CUresult result, const char* call) {
   const char* name = nullptr;
   const char* words = nullptr;
   driver.GetErrorName(result, &name);
   driver.GetErrorString(result, &words);
-  std::string text = cat(call, " failed: ", name ? name : "unknown code", " (", result, ")",
-                         words ? ", " : "", words ? words : "");
-  throw_error(result == 2 ? ATTN_OUT_OF_MEMORY : ATTN_DEVICE, std::move(text));
+  return cat(call, " failed: ", name ? name : "unknown code", " (", result, ")", words ? ", " : "",
+             words ? words : "");
+}
+
+void check(const Driver& driver, CUresult result, const char* call) {
+  if (result == kCudaSuccess) return;
+  throw_error(result == kCudaOutOfMemory ? ATTN_OUT_OF_MEMORY : ATTN_DEVICE,
+              error_text(driver, result, call));
 }
 
 }  // namespace attn::cuda

@@ -1,6 +1,6 @@
-// The CUDA driver, opened at run time. No toolkit header: the few types and values that are used are
-// declared here, as the driver's ABI has them. Symbols come through cuGetProcAddress at one pinned
-// version, so that a driver of any later version gives the same functions.
+// The CUDA driver, opened at run time. No toolkit header: the few types and values that are used
+// are declared here, as the driver's ABI has them. Symbols come through cuGetProcAddress at one
+// pinned version, so that a driver of any later version gives the same functions.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +54,7 @@ struct CUlaunchConfig {
 inline constexpr int kLaunchProgrammaticStreamSerialization = 6;
 
 inline constexpr CUresult kCudaSuccess = 0;
+inline constexpr CUresult kCudaOutOfMemory = 2;
 inline constexpr CUresult kCudaDeinitialized = 4;
 inline constexpr CUresult kCudaNoDevice = 100;
 inline constexpr CUresult kCudaInvalidImage = 200;
@@ -120,7 +121,7 @@ enum : int {
   X(StreamBeginCapture, "cuStreamBeginCapture", 10010, (CUstream, int))                          \
   X(StreamEndCapture, "cuStreamEndCapture", 10000, (CUstream, CUgraph*))                         \
   X(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010, (int*))         \
-  X(GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040,                              \
+  X(GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040,                             \
     (CUgraphExec*, CUgraph, unsigned long long))                                                 \
   X(GraphLaunch, "cuGraphLaunch", 10000, (CUgraphExec, CUstream))                                \
   X(GraphExecDestroy, "cuGraphExecDestroy", 10000, (CUgraphExec))                                \
@@ -149,6 +150,9 @@ struct Driver {
   // child of a process that used it gets UNAVAILABLE.
   static const Driver& get(const std::string& option);
 };
+
+// "call failed: NAME (code), the driver's words".
+std::string error_text(const Driver& driver, CUresult result, const char* call);
 
 // Throws a DEVICE error (OUT_OF_MEMORY for that code) that names call, code and the driver's words.
 void check(const Driver& driver, CUresult result, const char* call);

@@ -7,14 +7,24 @@
 
 #include "core/error.h"
 #include "cuda/kernel_sources.h"
-#include "cuda/nvrtc_api.h"
 
 namespace attn::cuda {
 namespace {
 
 constexpr int64_t kMaxBlocks = 0x7fffffff;
 
-CompiledKernel compile(const Nvrtc& nvrtc, const std::string& target, const KernelVariant& variant) {
+// What a driver that refuses a cubin is told: each knows the cubins of its own CUDA and of older.
+std::string refused_cubin(const Driver& driver, const std::string& origin,
+                          const std::string& compiler) {
+  return cat("the driver (CUDA ", driver.version / 1000, ".", driver.version % 1000 / 10,
+             ") refuses a kernel from ", origin, compiler.empty() ? "" : " made by ", compiler,
+             ": update the NVIDIA driver, or use an NVRTC that is not newer than it");
+}
+
+}  // namespace
+
+CompiledKernel compile_kernel(const Nvrtc& nvrtc, const std::string& target,
+                              const KernelVariant& variant, bool line_info) {
   std::vector<std::pair<std::string, std::string>> headers;
   const char* text = nullptr;
   for (const KernelSource& source : kernel_sources()) {
@@ -25,10 +35,8 @@ CompiledKernel compile(const Nvrtc& nvrtc, const std::string& target, const Kern
     }
   }
   if (text == nullptr) throw_error(ATTN_INTERNAL, cat("no kernel source ", variant.source));
-  return nvrtc.compile(variant.source, text, headers, target, variant.definitions);
+  return nvrtc.compile(variant.source, text, headers, target, variant.definitions, line_info);
 }
-
-}  // namespace
 
 void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blocks,
                    unsigned threads, CUstream stream, void** arguments, bool overlap) {
@@ -57,7 +65,8 @@ KernelStore::KernelStore(const CudaContext& context, const CudaOptions& options)
       disk_(options.cache_folder, options.cache_limit_bytes, options.disk_cache) {}
 
 KernelStore::~KernelStore() {
-  ContextScope scope(context_);
+  const ContextScope scope(context_, ContextScope::kBestEffort);
+  if (!scope.entered()) return;  // the driver has gone already
   for (auto& [text, future] : libraries_) {
     try {
       context_.driver.LibraryUnload(future.get().handle);
@@ -67,10 +76,10 @@ KernelStore::~KernelStore() {
 }
 
 // Order: pack, disk, NVRTC under the key's lock (another process may have compiled it meanwhile).
-std::string KernelStore::find_cubin(const KernelVariant& variant, std::string* origin) {
+std::string KernelStore::find_cubin(const KernelVariant& variant, Library* out) {
   const std::string text = variant.text();
   if (auto cubin = pack_.find(pack_key(context_.target, text))) {
-    *origin = "pack";
+    out->origin = "pack";
     return *std::move(cubin);
   }
   const Nvrtc* nvrtc = nullptr;
@@ -81,9 +90,10 @@ std::string KernelStore::find_cubin(const KernelVariant& variant, std::string* o
                                     " is not in the pack of ready kernels and must be compiled: ",
                                     error.message()));
   }
+  out->compiler = cat("NVRTC ", nvrtc->version_text());
   const std::string key = cat(ATTN_VERSION_STRING, " nvrtc ", nvrtc->version_text(), " ",
                               pack_key(context_.target, text));
-  *origin = "disk cache";
+  out->origin = "disk cache";
   if (auto cubin = disk_.read(key)) {
     ++disk_hits_;
     return *std::move(cubin);
@@ -95,9 +105,9 @@ std::string KernelStore::find_cubin(const KernelVariant& variant, std::string* o
   }
   ++disk_misses_;
   ++compiles_;
-  CompiledKernel compiled = compile(*nvrtc, context_.target, variant);
+  CompiledKernel compiled = compile_kernel(*nvrtc, context_.target, variant, true);
   disk_.write(key, compiled.cubin);
-  *origin = "NVRTC";
+  out->origin = "NVRTC";
   return std::move(compiled.cubin);
 }
 
@@ -117,13 +127,17 @@ const KernelStore::Library& KernelStore::library(const KernelVariant& variant) {
   if (!future.valid()) {
     try {
       Library library;
-      const std::string cubin = find_cubin(variant, &library.origin);
+      const std::string cubin = find_cubin(variant, &library);
       ContextScope scope(context_);
       RelaxedCapture relaxed(context_.driver);
-      check(context_.driver,
-            context_.driver.LibraryLoadData(&library.handle, cubin.data(), nullptr, nullptr, 0,
-                                            nullptr, nullptr, 0),
-            "cuLibraryLoadData");
+      const CUresult result = context_.driver.LibraryLoadData(
+          &library.handle, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+      if (result == kCudaInvalidImage || result == kCudaNoBinaryForGpu) {
+        throw_error(ATTN_DEVICE,
+                    cat(error_text(context_.driver, result, "cuLibraryLoadData"), "; ",
+                        refused_cubin(context_.driver, library.origin, library.compiler)));
+      }
+      check(context_.driver, result, "cuLibraryLoadData");
       promise.set_value(std::move(library));
     } catch (...) {
       // Those who wait get the same error; later calls try again.

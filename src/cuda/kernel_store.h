@@ -10,10 +10,11 @@
 #include <span>
 #include <string>
 
-#include "cuda/cuda_context.h"
 #include "cuda/cubin_pack.h"
+#include "cuda/cuda_context.h"
 #include "cuda/disk_cache.h"
 #include "cuda/kernel_variant.h"
+#include "cuda/nvrtc_api.h"
 
 namespace attn::cuda {
 
@@ -24,10 +25,15 @@ struct LoadedKernel {
   std::string origin;  // "pack", "disk cache" or "NVRTC"
 };
 
-// Launches one-dimensional grids. `arguments` points to one pointer a kernel parameter. `overlap`: may
-// begin while the kernel before it in the stream ends (the kernel itself waits for its results).
+// Launches one-dimensional grids. `arguments` points to one pointer a kernel parameter. `overlap`:
+// may begin while the kernel before it in the stream ends (the kernel itself waits for its
+// results).
 void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blocks,
                    unsigned threads, CUstream stream, void** arguments, bool overlap);
+
+// Compiles a variant for a target as the store does. Throws COMPILE. Any threads at once.
+CompiledKernel compile_kernel(const Nvrtc& nvrtc, const std::string& target,
+                              const KernelVariant& variant, bool line_info);
 
 class KernelStore {
  public:
@@ -50,9 +56,10 @@ class KernelStore {
   struct Library {
     CUlibrary handle = nullptr;
     std::string origin;
+    std::string compiler;  // of a cubin that was compiled here: "NVRTC 13.5"; else empty
   };
   const Library& library(const KernelVariant& variant);
-  std::string find_cubin(const KernelVariant& variant, std::string* origin);
+  std::string find_cubin(const KernelVariant& variant, Library* out);
 
   const CudaContext& context_;
   std::string nvrtc_path_;

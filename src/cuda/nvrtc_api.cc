@@ -1,5 +1,6 @@
 #include "cuda/nvrtc_api.h"
 
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -8,6 +9,7 @@
 namespace attn::cuda {
 namespace {
 
+constexpr int kMinimumVersion = 12000;
 constexpr const char* kSonames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 
 std::vector<LibraryPlace> nvrtc_places(const std::string& option) {
@@ -35,46 +37,58 @@ std::string folder_of(const std::string& path) {
 void open_builtins(const std::string& nvrtc_path, int major, int minor) {
   std::string folder = folder_of(nvrtc_path);
   if (folder.empty()) return;
-  SharedLibrary::open(
-      {{cat(folder, "libnvrtc-builtins.so.", major, ".", minor), "beside NVRTC"}});
+  SharedLibrary::open({{cat(folder, "libnvrtc-builtins.so.", major, ".", minor), "beside NVRTC"}});
 }
 
 }  // namespace
 
-Nvrtc* Nvrtc::open(const std::string& option) {
-  SharedLibrary library = SharedLibrary::open(nvrtc_places(option));
-  if (!library.is_open()) {
-    throw_error(ATTN_UNAVAILABLE,
-                cat("no NVRTC (libnvrtc.so) could be opened; tried:\n", library.tried()));
-  }
-  auto* nvrtc = new Nvrtc;
-  auto load = [&](auto& function, const char* name) {
+// Takes the functions; the reason why this library cannot be used, empty when it can.
+std::string Nvrtc::load(const SharedLibrary& library) {
+  std::string missing;
+  const auto take = [&](auto& function, const char* name) {
     void* symbol = library.symbol(name);
-    if (symbol == nullptr) {
-      delete nvrtc;
-      throw_error(ATTN_UNAVAILABLE, cat(library.path(), " is no usable NVRTC: it lacks ", name));
-    }
+    if (symbol == nullptr) missing += cat(missing.empty() ? "lacks " : ", ", name);
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(symbol);
   };
-  load(nvrtc->Version, "nvrtcVersion");
-  load(nvrtc->GetErrorString, "nvrtcGetErrorString");
-  load(nvrtc->CreateProgram, "nvrtcCreateProgram");
-  load(nvrtc->CompileProgram, "nvrtcCompileProgram");
-  load(nvrtc->GetProgramLogSize, "nvrtcGetProgramLogSize");
-  load(nvrtc->GetProgramLog, "nvrtcGetProgramLog");
-  load(nvrtc->GetCUBINSize, "nvrtcGetCUBINSize");
-  load(nvrtc->GetCUBIN, "nvrtcGetCUBIN");
-  load(nvrtc->DestroyProgram, "nvrtcDestroyProgram");
-  if (nvrtc->Version(&nvrtc->major_, &nvrtc->minor_) != 0 || nvrtc->version() < 12000) {
-    std::string text = nvrtc->version_text();
-    delete nvrtc;
-    throw_error(ATTN_UNAVAILABLE, cat("NVRTC at ", library.path(), " is version ", text,
-                                      "; attn_c needs 12.0 or later"));
+  take(Version, "nvrtcVersion");
+  take(GetErrorString, "nvrtcGetErrorString");
+  take(CreateProgram, "nvrtcCreateProgram");
+  take(CompileProgram, "nvrtcCompileProgram");
+  take(GetProgramLogSize, "nvrtcGetProgramLogSize");
+  take(GetProgramLog, "nvrtcGetProgramLog");
+  take(GetCUBINSize, "nvrtcGetCUBINSize");
+  take(GetCUBIN, "nvrtcGetCUBIN");
+  take(DestroyProgram, "nvrtcDestroyProgram");
+  if (!missing.empty()) return missing;
+  if (nvrtcResult result = Version(&major_, &minor_); result != 0) {
+    return cat("nvrtcVersion failed with code ", result);
   }
-  std::string file = file_of_symbol(reinterpret_cast<const void*>(nvrtc->Version));
-  nvrtc->path_ = file.empty() ? library.path() : file;
-  open_builtins(nvrtc->path_, nvrtc->major_, nvrtc->minor_);
-  return nvrtc;
+  if (version() < kMinimumVersion) {
+    return cat("is version ", version_text(), "; attn_c needs ", kMinimumVersion / 1000, ".",
+               kMinimumVersion % 1000 / 10, " or later");
+  }
+  std::string file = file_of_symbol(reinterpret_cast<const void*>(Version));
+  path_ = file.empty() ? library.path() : file;
+  return {};
+}
+
+Nvrtc* Nvrtc::open(const std::string& option) {
+  std::string tried;
+  for (const LibraryPlace& place : nvrtc_places(option)) {
+    const SharedLibrary library = SharedLibrary::open({place});
+    std::string why = library.tried();
+    if (library.is_open()) {
+      auto nvrtc = std::make_unique<Nvrtc>();
+      why = nvrtc->load(library);
+      if (why.empty()) {
+        open_builtins(nvrtc->path_, nvrtc->major_, nvrtc->minor_);
+        return nvrtc.release();
+      }
+      why = cat(place.path, " (", place.kind, "): ", why);
+    }
+    tried += cat(tried.empty() ? "" : "\n", why);
+  }
+  throw_error(ATTN_UNAVAILABLE, cat("no usable NVRTC (libnvrtc.so) was found; tried:\n", tried));
 }
 
 const Nvrtc& Nvrtc::get(const std::string& option) {
@@ -95,7 +109,7 @@ std::string Nvrtc::version_text() const { return cat(major_, ".", minor_); }
 CompiledKernel Nvrtc::compile(const std::string& name, const std::string& source,
                               const std::vector<std::pair<std::string, std::string>>& headers,
                               const std::string& architecture,
-                              const std::vector<std::string>& definitions) const {
+                              const std::vector<std::string>& definitions, bool line_info) const {
   std::vector<const char*> header_names, header_texts;
   for (const auto& [header, text] : headers) {
     header_names.push_back(header.c_str());
@@ -106,18 +120,17 @@ CompiledKernel Nvrtc::compile(const std::string& name, const std::string& source
       CreateProgram(&program, source.c_str(), name.c_str(), static_cast<int>(headers.size()),
                     header_texts.data(), header_names.data());
   if (result != 0) {
-    throw_error(ATTN_COMPILE, cat("nvrtcCreateProgram: ", GetErrorString(result)));
+    throw_error(ATTN_COMPILE,
+                cat("kernel ", name, ": nvrtcCreateProgram failed: ", GetErrorString(result)));
   }
   // The two flags about the process: do not raise its stack limit, do not open the driver for a
   // cache of NVRTC's own.
-  std::vector<std::string> options = {"--gpu-architecture=" + architecture,
-                                      "--std=c++20",
-                                      "-default-device",
-                                      "-lineinfo",
-                                      "--ptxas-options=-v",
+  std::vector<std::string> options = {"--gpu-architecture=" + architecture, "--std=c++20",
+                                      "-default-device", "--ptxas-options=-v",
                                       "--ptxas-options=--warn-on-spills"};
   if (version() >= 12090) options.push_back("--no-cache");
-  if (version() >= 12000) options.push_back("--modify-stack-limit=false");
+  options.push_back("--modify-stack-limit=false");
+  if (line_info) options.push_back("-lineinfo");
   for (const std::string& definition : definitions) options.push_back("-D" + definition);
   std::vector<const char*> option_texts;
   for (const std::string& option : options) option_texts.push_back(option.c_str());
@@ -130,15 +143,26 @@ CompiledKernel Nvrtc::compile(const std::string& name, const std::string& source
     GetProgramLog(program, out.log.data());
     out.log.resize(out.log.find('\0') == std::string::npos ? size : out.log.find('\0'));
   }
+  const char* call = "nvrtcCompileProgram";
   size = 0;
-  if (result == 0 && GetCUBINSize(program, &size) == 0 && size > 0) {
+  if (result == 0) {
+    call = "nvrtcGetCUBINSize";
+    result = GetCUBINSize(program, &size);
+  }
+  if (result == 0 && size > 0) {
+    call = "nvrtcGetCUBIN";
     out.cubin.resize(size);
-    if (GetCUBIN(program, out.cubin.data()) != 0) out.cubin.clear();
+    result = GetCUBIN(program, out.cubin.data());
   }
   DestroyProgram(&program);
-  if (out.cubin.empty()) {
-    throw_error(ATTN_COMPILE, cat("kernel ", name, " for ", architecture, ": ",
-                                  GetErrorString(result), "\n", out.log));
+  if (result != 0 || size == 0) {
+    throw_error(ATTN_COMPILE,
+                cat("kernel ", name, " for ", architecture, ", NVRTC ", version_text(), " at ",
+                    path_, ": ", call,
+                    result != 0 ? cat(" failed: ", GetErrorString(result))
+                                : std::string(" gave an empty cubin: this NVRTC makes none for "
+                                              "the architecture"),
+                    out.log.empty() ? "" : "\n", out.log));
   }
   return out;
 }
