@@ -80,8 +80,8 @@ int find_slot(std::span<const SlotSchema> slots, uint32_t slot) {
 
 void check_type(const SlotSchema& slot, uint32_t mask, DType type) {
   if (!accepts(mask, type)) {
-    fail_argument(slot.name, ": element type ", name_of(type), " is not accepted; accepted: ",
-                  slot.types);
+    fail_argument(slot.name, ": element type ", name_of(type),
+                  " is not accepted; accepted: ", slot.types);
   }
 }
 
@@ -146,22 +146,22 @@ int output_position(const OperatorSchema& schema, uint32_t slot) {
   return position;
 }
 
-void take_input(const Signature& signature, int position, const attn_tensor* tensor,
-                Intake intake, ArgumentSet& set) {
+void take_input(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
+                ArgumentSet& set) {
   const size_t at = static_cast<size_t>(position);
   take_one(signature.schema->inputs[at], signature.types.in[at], tensor, intake, false,
            signature.device, set.tensors.in[at], set.in_range[at]);
 }
 
-void take_output(const Signature& signature, int position, const attn_tensor* tensor,
-                 Intake intake, ArgumentSet& set) {
+void take_output(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
+                 ArgumentSet& set) {
   const size_t at = static_cast<size_t>(position);
   take_one(signature.schema->outputs[at], signature.types.out[at], tensor, intake, true,
            signature.device, set.tensors.out[at], set.out_range[at]);
 }
 
-void take_inputs(const Signature& signature, const attn_arg* inputs, uint32_t count,
-                 Intake intake, ArgumentSet& set) {
+void take_inputs(const Signature& signature, const attn_arg* inputs, uint32_t count, Intake intake,
+                 ArgumentSet& set) {
   const OperatorSchema& schema = *signature.schema;
   check_list(inputs, count, schema.inputs.size(), "inputs");
   for (uint32_t i = 0; i < count; ++i) {

@@ -42,15 +42,15 @@ int input_position(const OperatorSchema& schema, uint32_t slot);
 int output_position(const OperatorSchema& schema, uint32_t slot);
 
 // Takes one argument into its position, which must be empty.
-void take_input(const Signature& signature, int position, const attn_tensor* tensor,
-                Intake intake, ArgumentSet& set);
-void take_output(const Signature& signature, int position, const attn_tensor* tensor,
-                 Intake intake, ArgumentSet& set);
+void take_input(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
+                ArgumentSet& set);
+void take_output(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
+                 ArgumentSet& set);
 
 // Takes whole lists into an empty set. Where `wanted` is not null, outputs may come without a
 // tensor: bit i of it is then set for the output in position i.
-void take_inputs(const Signature& signature, const attn_arg* inputs, uint32_t count,
-                 Intake intake, ArgumentSet& set);
+void take_inputs(const Signature& signature, const attn_arg* inputs, uint32_t count, Intake intake,
+                 ArgumentSet& set);
 void take_outputs(const Signature& signature, const attn_arg* outputs, uint32_t count,
                   Intake intake, ArgumentSet& set, uint32_t* wanted);
 

@@ -125,8 +125,8 @@ attn_status attn_binding_set_input(attn_binding* binding, uint32_t slot, const a
   });
 }
 
-attn_status attn_binding_set_output(attn_binding* binding, uint32_t slot,
-                                    const attn_tensor* tensor, attn_error* error) {
+attn_status attn_binding_set_output(attn_binding* binding, uint32_t slot, const attn_tensor* tensor,
+                                    attn_error* error) {
   return with_binding(binding, error, [&](attn_binding& self) {
     self.set_output(attn::api::output_position(self.op->schema(), slot), tensor);
   });

@@ -56,11 +56,10 @@ void Callbacks::take(const attn_context_desc& desc, int32_t environment_log_leve
 }
 
 void* Callbacks::allocate_host(uint64_t bytes, uint64_t alignment) const {
-  void* memory =
-      allocator_.allocate(allocator_.user, ATTN_MEMORY_HOST, bytes, alignment, nullptr);
+  void* memory = allocator_.allocate(allocator_.user, ATTN_MEMORY_HOST, bytes, alignment, nullptr);
   if (memory == nullptr) {
-    throw_error(ATTN_OUT_OF_MEMORY, cat("the context's allocator gave no host memory of ", bytes,
-                                        " bytes"));
+    throw_error(ATTN_OUT_OF_MEMORY,
+                cat("the context's allocator gave no host memory of ", bytes, " bytes"));
   }
   if (reinterpret_cast<uintptr_t>(memory) % alignment != 0) {
     deallocate_host(memory, bytes);

@@ -30,7 +30,7 @@ std::unique_ptr<attn_context> make_context(const attn_context_desc& desc) {
   DeviceOptions options;
   options.identity.type = desc.device_type == 0 ? ATTN_DEVICE_CPU : desc.device_type;
   options.identity.id = desc.device_id;
-  options.thread_count = desc.thread_count != 0         ? desc.thread_count
+  options.thread_count = desc.thread_count != 0     ? desc.thread_count
                          : desc.executor != nullptr ? 0  // the host's pool says how many
                                                     : environment.thread_count;
   options.native_context = desc.native_context;
@@ -111,8 +111,7 @@ attn_status attn_context_create(const attn_context_desc* desc, attn_context** co
                                 attn_error* error) {
   return guard(error, [&] {
     if (context == nullptr) attn::fail_argument("context is null; it receives the new context");
-    *context =
-        attn::api::make_context(attn::api::copy_in_or_default(desc, "desc")).release();
+    *context = attn::api::make_context(attn::api::copy_in_or_default(desc, "desc")).release();
   });
 }
 

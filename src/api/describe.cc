@@ -80,9 +80,8 @@ Json stage_json(const StageReport& stage) {
   json["bytes"] = stage.bytes;
   json["considered"] = Json::array();
   for (const EngineVerdict& verdict : stage.considered) {
-    json["considered"].push_back({{"engine", verdict.engine},
-                                  {"supported", verdict.supported},
-                                  {"reason", verdict.reason}});
+    json["considered"].push_back(
+        {{"engine", verdict.engine}, {"supported", verdict.supported}, {"reason", verdict.reason}});
   }
   return json;
 }

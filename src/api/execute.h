@@ -17,10 +17,10 @@ attn_execute_desc execute_options(const attn_context& context, const attn_execut
 void lower_call(const attn_op& op, const attn_arg* inputs, uint32_t input_count,
                 const attn_arg* outputs, uint32_t output_count, Lowering& lowering);
 
-// For a call that no plan at hand fits (`entry` null: there is none): throws NOT_PREPARED, or CAPTURE
-// while the stream captures, with what differs in words.
-[[noreturn]] void fail_unprepared(const attn_context& context, void* stream,
-                                  const PlanEntry* entry, const Lowering& call);
+// For a call that no plan at hand fits (`entry` null: there is none): throws NOT_PREPARED, or
+// CAPTURE while the stream captures, with what differs in words.
+[[noreturn]] void fail_unprepared(const attn_context& context, void* stream, const PlanEntry* entry,
+                                  const Lowering& call);
 
 // Hands a call that fits the plan to the back end. The session must be held. No allocation but for
 // scratch that has to grow.

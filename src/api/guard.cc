@@ -40,8 +40,8 @@ void report_failure(attn_error* error, attn_status status, std::string_view subj
   const size_t room = size > kMessage ? std::min(size, sizeof filled) - kMessage : 0;
   bool whole = room > 0;
   size_t used = 0;
-  for (const std::string_view part : {subject, std::string_view(subject.empty() ? "" : ": "),
-                                      message}) {
+  for (const std::string_view part :
+       {subject, std::string_view(subject.empty() ? "" : ": "), message}) {
     if (!whole) break;
     whole = copy_text(filled.message + used, room - used, part);
     used += whole ? part.size() : 0;

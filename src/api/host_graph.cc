@@ -29,8 +29,7 @@ attn::HostHelp& graphs_of(attn_context& context) {
 using attn::api::checked;
 using attn::api::guard;
 
-attn_status attn_host_graph_begin_capture(attn_context* context, void* stream,
-                                          attn_error* error) {
+attn_status attn_host_graph_begin_capture(attn_context* context, void* stream, attn_error* error) {
   return guard(error, [&] { graphs_of(checked(context, "context")).begin_capture(stream); });
 }
 

@@ -84,8 +84,8 @@ attn_op* create_op(attn_context& context, const attn_op_desc& desc, Subject& sub
   if (desc.type == nullptr) fail_argument("desc.type is null; it names the operator");
   const std::string label = desc.label == nullptr ? "" : desc.label;
   subject.own(title_of(desc.type, label));
-  const std::string domain = desc.domain == nullptr || desc.domain[0] == '\0' ? "ai.onnx"
-                                                                              : desc.domain;
+  const std::string domain =
+      desc.domain == nullptr || desc.domain[0] == '\0' ? "ai.onnx" : desc.domain;
   const OperatorDefinition& definition = find_operator(domain, desc.type, desc.version);
   const Attributes attributes(*definition.schema, take_attributes(desc));
   return new attn_op(context, definition.create(attributes, desc.version), label);

@@ -73,15 +73,14 @@ bool provably_overlap(const Tensor& a, const Tensor& b) {
   // becomes a sum of terms that are all positive: a negative step moves its whole reach into the
   // constant.
   Search search;
-  __int128 distance =
-      static_cast<__int128>(reinterpret_cast<uintptr_t>(b.data)) -
-      static_cast<__int128>(reinterpret_cast<uintptr_t>(a.data));
+  __int128 distance = static_cast<__int128>(reinterpret_cast<uintptr_t>(b.data)) -
+                      static_cast<__int128>(reinterpret_cast<uintptr_t>(a.data));
   const auto add = [&search, &distance](const Tensor& tensor, int sign) {
     for (int32_t i = 0; i < tensor.rank; ++i) {
       const size_t axis = static_cast<size_t>(i);
       const __int128 limit = tensor.shape[axis] - 1;
-      const __int128 step = static_cast<__int128>(tensor.strides[axis]) * size_of(tensor.type) *
-                            sign;
+      const __int128 step =
+          static_cast<__int128>(tensor.strides[axis]) * size_of(tensor.type) * sign;
       if (step < 0) distance -= step * limit;
       search.add(step < 0 ? -step : step, limit);
     }

@@ -44,8 +44,8 @@ namespace {
 attn_plan* prepare(attn_op& op, const attn_prepare_desc& desc) {
   attn_context& context = *op.context;
   const PlanChoice choice = choice_of(context, desc);
-  const CallShape shape = {desc.inputs,  desc.input_count, desc.outputs, desc.output_count,
-                           desc.aliases, desc.alias_count};
+  const CallShape shape = {desc.inputs,       desc.input_count, desc.outputs,
+                           desc.output_count, desc.aliases,     desc.alias_count};
   ArgumentSet set;
   Lowering lowering;
   lower_shapes(op, shape, Intake::kPlan, set, lowering);

@@ -31,9 +31,8 @@ void PlanCache::evict(SlotList& evicted) {
 std::shared_ptr<const PlanEntry> PlanCache::find_or_make(PlanKey key, const Make& make) {
   SlotList evicted;
   std::unique_lock lock(mutex_);
-  const auto found = std::find_if(slots_.begin(), slots_.end(), [&key](const auto& slot) {
-    return slot->key == key;
-  });
+  const auto found = std::find_if(slots_.begin(), slots_.end(),
+                                  [&key](const auto& slot) { return slot->key == key; });
   if (found != slots_.end()) {
     const std::shared_ptr<Slot> slot = *found;
     move_to_front(found);
@@ -67,8 +66,7 @@ std::shared_ptr<const PlanEntry> PlanCache::find_or_make(PlanKey key, const Make
 }
 
 std::shared_ptr<const PlanEntry> PlanCache::find_covering(const Lowering& call,
-                                                          const std::string& engine,
-                                                          uint32_t flags,
+                                                          const std::string& engine, uint32_t flags,
                                                           const ShapeRange& range) {
   const std::lock_guard lock(mutex_);
   for (auto position = slots_.begin(); position != slots_.end(); ++position) {

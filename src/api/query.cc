@@ -30,8 +30,8 @@ void answer_query(attn_op& op, const attn_query_desc& desc, attn_support& answer
   attn_context& context = *op.context;
   PlanRequest request;
   request.engine = desc.engine != nullptr ? desc.engine : context.engine;
-  const CallShape shape = {desc.inputs,  desc.input_count, desc.outputs, desc.output_count,
-                           desc.aliases, desc.alias_count};
+  const CallShape shape = {desc.inputs,       desc.input_count, desc.outputs,
+                           desc.output_count, desc.aliases,     desc.alias_count};
   try {
     context.check_engine(request.engine, "engine");
     ArgumentSet set;

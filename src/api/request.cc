@@ -51,8 +51,8 @@ int64_t room_to_grow(int64_t size) {
 bool infer_output(const attn_op& op, const Arguments& arguments, int position, Tensor& output) {
   const bool missing = op.contract->infer(arguments, position, output);
   output.present = true;
-  output.placement = op.context->facts.identity.type == ATTN_DEVICE_CUDA ? Placement::kDevice
-                                                                         : Placement::kHost;
+  output.placement =
+      op.context->facts.identity.type == ATTN_DEVICE_CUDA ? Placement::kDevice : Placement::kHost;
   output.data = nullptr;
   set_row_major_strides(output);
   return missing;
@@ -98,8 +98,7 @@ PlanChoice choice_of(const attn_context& context, const attn_prepare_desc& desc)
 }
 
 std::shared_ptr<const PlanEntry> find_or_make_plan(attn_context& context, const std::string& title,
-                                                   const Lowering& call,
-                                                   const PlanChoice& choice) {
+                                                   const Lowering& call, const PlanChoice& choice) {
   const ShapeRange range = bounds_of(call, choice.range);
   const auto make = [&](const PlanKey& key) {
     const PlanRequest request = request_of(key);

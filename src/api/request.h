@@ -33,9 +33,9 @@ bool infer_output(const attn_op& op, const Arguments& arguments, int position, T
 
 // How a caller wants a plan.
 struct PlanChoice {
-  std::string engine;   // forced, empty = the back end chooses
-  uint32_t flags = 0;   // ATTN_PREPARE_...
-  ShapeRange range;     // 0 = what the call has
+  std::string engine;  // forced, empty = the back end chooses
+  uint32_t flags = 0;  // ATTN_PREPARE_...
+  ShapeRange range;    // 0 = what the call has
 };
 
 // Checks flags, engine and range of a prepare desc; the context's engine stands in for none.

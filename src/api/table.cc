@@ -56,10 +56,10 @@ constexpr size_t kTableHead = 8;  // struct_size and abi_version
 static_assert(sizeof(attn_api) == kTableHead + kApiCount * sizeof(void*));
 static_assert(sizeof(attn_host_api) == kTableHead + kHostApiCount * sizeof(void*));
 
-#define ATTN_API(name)                                                                        \
-  static_assert(offsetof(attn_api, name) == kTableHead + kApi_##name * sizeof(void*));        \
+#define ATTN_API(name)                                                                 \
+  static_assert(offsetof(attn_api, name) == kTableHead + kApi_##name * sizeof(void*)); \
   static_assert(std::is_same_v<decltype(attn_api::name), decltype(&attn_##name)>);
-#define ATTN_HOST_API(name)                                                                   \
+#define ATTN_HOST_API(name)                                                                     \
   static_assert(offsetof(attn_host_api, name) == kTableHead + kHostApi_##name * sizeof(void*)); \
   static_assert(std::is_same_v<decltype(attn_host_api::name), decltype(&attn_##name)>);
 #include "api/api_list.inc"
@@ -89,9 +89,8 @@ const char* attn_version(void) { return ATTN_VERSION_STRING; }
 uint32_t attn_abi_version(void) { return ATTN_ABI_VERSION; }
 
 attn_status attn_get_api(uint32_t minimum_abi, const attn_api** table, attn_error* error) {
-  return attn::api::guard(error, [&] {
-    attn::api::give_table(minimum_abi, ATTN_ABI_VERSION, attn::api::kApi, table);
-  });
+  return attn::api::guard(
+      error, [&] { attn::api::give_table(minimum_abi, ATTN_ABI_VERSION, attn::api::kApi, table); });
 }
 
 attn_status attn_host_get_api(uint32_t minimum_abi, const attn_host_api** table,
@@ -103,7 +102,6 @@ attn_status attn_host_get_api(uint32_t minimum_abi, const attn_host_api** table,
 
 attn_status attn_fault_text(uint32_t bits, char* buffer, size_t capacity, size_t* needed,
                             attn_error* error) {
-  return attn::api::guard(error, [&] {
-    attn::api::write_text(attn::fault_text(bits), buffer, capacity, needed);
-  });
+  return attn::api::guard(
+      error, [&] { attn::api::write_text(attn::fault_text(bits), buffer, capacity, needed); });
 }

@@ -96,8 +96,8 @@ Extent take_strides(const attn_tensor& source, const char* name, Intake intake, 
                     Filling filling, Tensor& tensor) {
   const bool may_default =
       intake == Intake::kShapes || (intake == Intake::kPlan && source.data == nullptr);
-  const bool defaults = filling == Filling::kEmpty ||
-                        (may_default && all_zero(source.strides, source.ndim));
+  const bool defaults =
+      filling == Filling::kEmpty || (may_default && all_zero(source.strides, source.ndim));
   Extent extent;
   bool overflow = false;
   int64_t row_major = 1;
@@ -153,9 +153,8 @@ void take_memory(const attn_tensor& source, const char* name, Intake intake, Fil
     uintptr_t first = 0, last = 0;
     if (!add_offset(source.byte_offset, lowest, &first) ||
         !add_offset(source.byte_offset, end, &last) || last > source.data_bytes) {
-      fail_argument(name, ": the strides reach bytes ", lowest, " to ", end,
-                    " from byte_offset ", source.byte_offset, "; data_bytes is ",
-                    source.data_bytes);
+      fail_argument(name, ": the strides reach bytes ", lowest, " to ", end, " from byte_offset ",
+                    source.byte_offset, "; data_bytes is ", source.data_bytes);
     }
   }
   uintptr_t address = 0;

@@ -121,12 +121,11 @@ void run(attn_context* context, int64_t batch, int64_t heads, int64_t head_size,
   int32_t total = static_cast<int32_t>(keys);
   const attn_tensor t_seqlens = integers(1, batch, seqlens.data());
   const attn_tensor t_total = integers(0, 1, &total);
-  const attn_arg inputs[] = {{0, 0, &q.tensor},         {1, 0, &k.tensor},
-                             {2, 0, &v.tensor},         {3, 0, &key_cache.tensor},
-                             {4, 0, &value_cache.tensor}, {5, 0, &t_seqlens},
-                             {6, 0, &t_total}};
-  const attn_arg outputs[] = {{0, 0, &y.tensor}, {1, 0, &key_cache.tensor},
-                              {2, 0, &value_cache.tensor}};
+  const attn_arg inputs[] = {
+      {0, 0, &q.tensor},           {1, 0, &k.tensor},  {2, 0, &v.tensor}, {3, 0, &key_cache.tensor},
+      {4, 0, &value_cache.tensor}, {5, 0, &t_seqlens}, {6, 0, &t_total}};
+  const attn_arg outputs[] = {
+      {0, 0, &y.tensor}, {1, 0, &key_cache.tensor}, {2, 0, &value_cache.tensor}};
 
   attn_prepare_desc prepare = ATTN_PREPARE_DESC_INIT;
   prepare.inputs = inputs;

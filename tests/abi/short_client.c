@@ -30,10 +30,11 @@ static void expect_guard(const unsigned char* guard, const char* what) {
   }
 }
 
-/* Declares `name` with guard bytes, its size set and the rest dirty, as a careless client has it. */
-#define OUT_STRUCT(type, name)       \
-  GUARDED(type) name;                \
-  memset(&name, 0xa5, sizeof name);  \
+/* Declares `name` with guard bytes, its size set and the rest dirty, as a careless client has it.
+ */
+#define OUT_STRUCT(type, name)      \
+  GUARDED(type) name;               \
+  memset(&name, 0xa5, sizeof name); \
   name.value.struct_size = (uint32_t)sizeof(type)
 
 static attn_tensor tensor(uint8_t code, int32_t ndim, const int64_t* shape, void* data) {
@@ -101,8 +102,9 @@ static void run(attn_context* context) {
   const attn_tensor t_seqlens = tensor(ATTN_DTYPE_INT, 1, one, &seqlens);
   const attn_tensor t_total = tensor(ATTN_DTYPE_INT, 0, one, &total);
   const attn_tensor t_y = tensor(ATTN_DTYPE_FLOAT, 3, rows, y);
-  const attn_arg inputs[] = {{0, 0, &t_q},      {1, 0, &t_k},       {2, 0, &t_v},    {3, 0, &t_keys},
-                             {4, 0, &t_values}, {5, 0, &t_seqlens}, {6, 0, &t_total}};
+  const attn_arg inputs[] = {{0, 0, &t_q},    {1, 0, &t_k},      {2, 0, &t_v},
+                             {3, 0, &t_keys}, {4, 0, &t_values}, {5, 0, &t_seqlens},
+                             {6, 0, &t_total}};
   const attn_arg outputs[] = {{0, 0, &t_y}, {1, 0, &t_keys}, {2, 0, &t_values}};
 
   attn_attribute attributes[2];

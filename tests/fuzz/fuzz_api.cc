@@ -102,32 +102,58 @@ class Session {
 
   void step() {
     switch (in_.byte() % 26) {
-      case 0: return create_context();
-      case 1: return create_op();
-      case 2: return create_session();
-      case 3: return create_binding();
-      case 4: return contexts_.drop(in_.byte());
-      case 5: return ops_.drop(in_.byte());
-      case 6: return sessions_.drop(in_.byte());
-      case 7: return plans_.drop(in_.byte());
-      case 8: return bindings_.drop(in_.byte());
-      case 9: return look_at_context();
-      case 10: return introspect();
-      case 11: return query();
-      case 12: return infer();
-      case 13: return prepare();
-      case 14: return look_at_plan();
-      case 15: return execute_plan();
-      case 16: return set_one();
-      case 17: return set_all();
-      case 18: return prepare_binding();
-      case 19: return execute_binding();
-      case 20: return look_at_binding();
-      case 21: return faults();
-      case 22: return host_memory();
-      case 23: return host_streams();
-      case 24: return versions();
-      default: return whole_step();
+      case 0:
+        return create_context();
+      case 1:
+        return create_op();
+      case 2:
+        return create_session();
+      case 3:
+        return create_binding();
+      case 4:
+        return contexts_.drop(in_.byte());
+      case 5:
+        return ops_.drop(in_.byte());
+      case 6:
+        return sessions_.drop(in_.byte());
+      case 7:
+        return plans_.drop(in_.byte());
+      case 8:
+        return bindings_.drop(in_.byte());
+      case 9:
+        return look_at_context();
+      case 10:
+        return introspect();
+      case 11:
+        return query();
+      case 12:
+        return infer();
+      case 13:
+        return prepare();
+      case 14:
+        return look_at_plan();
+      case 15:
+        return execute_plan();
+      case 16:
+        return set_one();
+      case 17:
+        return set_all();
+      case 18:
+        return prepare_binding();
+      case 19:
+        return execute_binding();
+      case 20:
+        return look_at_binding();
+      case 21:
+        return faults();
+      case 22:
+        return host_memory();
+      case 23:
+        return host_streams();
+      case 24:
+        return versions();
+      default:
+        return whole_step();
     }
   }
 
@@ -280,8 +306,8 @@ class Session {
     const Call call(in_);
     uint32_t* depends = in_.rarely(8) ? nullptr : in_.array<uint32_t>(1);
     done(attn_op_infer_output(handle(ops_), call.inputs(), call.input_count(),
-                              in_.number<uint32_t>({0, 1, 2, 3, 0x1000}),
-                              in_.given(attn_tensor{}), depends, error()));
+                              in_.number<uint32_t>({0, 1, 2, 3, 0x1000}), in_.given(attn_tensor{}),
+                              depends, error()));
   }
 
   attn_prepare_desc prepare_desc(const Call& call) {
@@ -370,8 +396,8 @@ class Session {
     done(attn_session_poll_faults(session, in_.given(attn_fault_info{}), error()));
     done(attn_session_clear_faults(session, nullptr, error()));
     const Text text = text_out();
-    done(attn_fault_text(in_.integer<uint32_t>(), text.buffer, text.capacity, text.needed,
-                         error()));
+    done(
+        attn_fault_text(in_.integer<uint32_t>(), text.buffer, text.capacity, text.needed, error()));
   }
 
   void host_memory() {

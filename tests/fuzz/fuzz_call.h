@@ -55,8 +55,8 @@ class Call {
     auto* data = static_cast<int32_t*>(holder.data);
     if (data == nullptr) return nullptr;
     for (size_t i = 0; i < count; ++i) {
-      data[i] = input_.rarely(6) ? input_.one_of<int32_t>({-1, -2, INT32_MIN, 0, 1, 5, 30, 300})
-                                 : usual;
+      data[i] =
+          input_.rarely(6) ? input_.one_of<int32_t>({-1, -2, INT32_MIN, 0, 1, 5, 30, 300}) : usual;
     }
     return data;
   }
@@ -113,8 +113,8 @@ class Call {
       if (positions.data != nullptr) std::memset(positions.data, 0, positions.data_bytes);
       add_input(9, positions);
     }
-    if ((more & 4) != 0) add_input(10, tensor(type, {1, input_.one_of({int64_t{1}, heads}), rows,
-                                                     capacity}));
+    if ((more & 4) != 0)
+      add_input(10, tensor(type, {1, input_.one_of({int64_t{1}, heads}), rows, capacity}));
     if ((more & 8) != 0) add_input(11, tensor(type, {heads}));
     if ((more & 16) != 0) {
       add_input(14, tensor(type, {size}));

@@ -133,7 +133,9 @@ class Pool {
   void add(T* handle) {
     if (handle != nullptr) handles_.push_back(handle);
   }
-  T* at(size_t index) const { return handles_.empty() ? nullptr : handles_[index % handles_.size()]; }
+  T* at(size_t index) const {
+    return handles_.empty() ? nullptr : handles_[index % handles_.size()];
+  }
   void drop(size_t index) {
     if (handles_.empty()) return;
     const size_t position = index % handles_.size();

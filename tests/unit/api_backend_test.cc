@@ -110,7 +110,7 @@ TEST_F(ApiBackendTest, SessionsAndBindingsAreOneAtATime) {
   EXPECT_REFUSED(attn_session_clear_faults(session, nullptr, &error), ATTN_BUSY, "session");
   attn_fault_info info = ATTN_FAULT_INFO_INIT;
   ASSERT_OK(attn_session_poll_faults(session, &info, &error));  // any thread may
-  ASSERT_OK(attn_context_trim(context, &error));                 // leaves what is in use alone
+  ASSERT_OK(attn_context_trim(context, &error));                // leaves what is in use alone
   EXPECT_EQ(static_cast<FakeSession&>(*session->backend).trims, 0);
   attn_session* other = make_api_session(context);
   backend->on_execute = nullptr;
@@ -171,24 +171,24 @@ TEST_F(ApiBackendTest, CaptureFactsOfADevice) {
   open(ATTN_DEVICE_CUDA);
   backend->capturable = true;
   DecodeStep step;
-  for (attn_tensor* tensor : {&step.t_q, &step.t_k, &step.t_v, &step.t_kc, &step.t_vc,
-                              &step.t_seqlens, &step.t_y}) {
+  for (attn_tensor* tensor :
+       {&step.t_q, &step.t_k, &step.t_v, &step.t_kc, &step.t_vc, &step.t_seqlens, &step.t_y}) {
     tensor->device_type = ATTN_DEVICE_CUDA;
   }
   attn_support support = ATTN_SUPPORT_INIT;
   const attn_query_desc query = step.query_desc();
   ASSERT_OK(attn_op_query(op, &query, &support, &error));
   EXPECT_EQ(support.supported, 1u) << support.reason;
-  EXPECT_EQ(support.capture_flags,
-            ATTN_CAPTURE_SUPPORTED | ATTN_CAPTURE_NEEDS_PREPARE | ATTN_CAPTURE_POINTERS_BAKED |
-                ATTN_CAPTURE_LENGTHS_ON_DEVICE);
+  EXPECT_EQ(support.capture_flags, ATTN_CAPTURE_SUPPORTED | ATTN_CAPTURE_NEEDS_PREPARE |
+                                       ATTN_CAPTURE_POINTERS_BAKED |
+                                       ATTN_CAPTURE_LENGTHS_ON_DEVICE);
   attn_plan* plan = nullptr;
   ASSERT_OK(step.prepare(op, &plan, &error));
   attn_plan_info info = ATTN_PLAN_INFO_INIT;
   ASSERT_OK(attn_plan_get_info(plan, &info, &error));
-  EXPECT_EQ(info.capture_flags,
-            ATTN_CAPTURE_SUPPORTED | ATTN_CAPTURE_POINTERS_BAKED | ATTN_CAPTURE_LENGTHS_ON_DEVICE |
-                ATTN_CAPTURE_WORKSPACE_MUST_PERSIST);
+  EXPECT_EQ(info.capture_flags, ATTN_CAPTURE_SUPPORTED | ATTN_CAPTURE_POINTERS_BAKED |
+                                    ATTN_CAPTURE_LENGTHS_ON_DEVICE |
+                                    ATTN_CAPTURE_WORKSPACE_MUST_PERSIST);
   EXPECT_EQ(info.workspace_bytes, 512u);
   EXPECT_EQ(info.workspace_alignment, 256u);
   EXPECT_EQ(info.baked_slot_count, 1u) << "total_sequence_length lies on the host";

@@ -94,8 +94,7 @@ TEST(ApiErrorTest, LongMessagesAreCutAtACharacter) {
     return text;
   }();
   ApiError error;
-  const attn_status status =
-      api::guard(&error, [&] { fail_argument("x", umlauts); });
+  const attn_status status = api::guard(&error, [&] { fail_argument("x", umlauts); });
   EXPECT_EQ(status, ATTN_INVALID_ARGUMENT);
   EXPECT_EQ(error.flags, ATTN_ERROR_TRUNCATED);
   EXPECT_EQ(error.text().size(), 999u);  // "x" and 499 whole characters
@@ -110,10 +109,11 @@ TEST(ApiErrorTest, ExceptionsBecomeStatuses) {
   EXPECT_EQ(error.text(), "odd");
   EXPECT_EQ(api::guard(&error, [] { throw 3; }), ATTN_INTERNAL);
   EXPECT_EQ(error.status, ATTN_INTERNAL);
-  EXPECT_EQ(api::guard(&error, [](api::Subject& subject) {
-              subject.set("Op 'x'");
-              throw_error(ATTN_UNAVAILABLE, "gone");
-            }),
+  EXPECT_EQ(api::guard(&error,
+                       [](api::Subject& subject) {
+                         subject.set("Op 'x'");
+                         throw_error(ATTN_UNAVAILABLE, "gone");
+                       }),
             ATTN_UNAVAILABLE);
   EXPECT_EQ(error.text(), "Op 'x': gone");
 }

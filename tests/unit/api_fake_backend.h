@@ -74,7 +74,8 @@ class FakeBackend final : public Backend {
 };
 
 // A context over a fake back end; `*backend` is the context's.
-inline attn_context* make_fake_context(FakeBackend** backend, int32_t device_type = ATTN_DEVICE_CPU) {
+inline attn_context* make_fake_context(FakeBackend** backend,
+                                       int32_t device_type = ATTN_DEVICE_CPU) {
   auto* context = new attn_context;
   auto owned = std::make_unique<FakeBackend>();
   *backend = owned.get();

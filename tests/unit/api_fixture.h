@@ -21,18 +21,18 @@ struct ApiError : attn_error {
 };
 
 // Fails unless the call gave this status and its message holds the words.
-#define EXPECT_REFUSED(call, wanted, words)                                            \
-  do {                                                                                 \
-    attn::test::ApiError error;                                                        \
-    EXPECT_EQ((call), (wanted)) << error.text();                                       \
-    EXPECT_EQ(error.status, (wanted));                                                 \
+#define EXPECT_REFUSED(call, wanted, words)                                                \
+  do {                                                                                     \
+    attn::test::ApiError error;                                                            \
+    EXPECT_EQ((call), (wanted)) << error.text();                                           \
+    EXPECT_EQ(error.status, (wanted));                                                     \
     EXPECT_NE(error.text().find(words), std::string::npos) << "message: " << error.text(); \
   } while (false)
 
-#define ASSERT_OK(call)                                    \
-  do {                                                     \
-    attn::test::ApiError error;                            \
-    ASSERT_EQ((call), ATTN_OK) << error.text();            \
+#define ASSERT_OK(call)                         \
+  do {                                          \
+    attn::test::ApiError error;                 \
+    ASSERT_EQ((call), ATTN_OK) << error.text(); \
   } while (false)
 
 constexpr attn_dtype kApiFloat = {ATTN_DTYPE_FLOAT, 32, 1};
@@ -112,8 +112,8 @@ inline attn_context_stats api_stats(attn_context* context) {
 struct DecodeStep {
   static constexpr int64_t kHeadSize = 8;
 
-  explicit DecodeStep(int64_t batch = 1, int64_t total = 1, int64_t capacity = 4,
-                      int64_t heads = 2, int64_t kv_heads = 1)
+  explicit DecodeStep(int64_t batch = 1, int64_t total = 1, int64_t capacity = 4, int64_t heads = 2,
+                      int64_t kv_heads = 1)
       : batch_(batch), capacity_(capacity), heads_(heads), kv_heads_(kv_heads) {
     q.assign(static_cast<size_t>(batch * heads * kHeadSize), 0.5f);
     k.assign(static_cast<size_t>(batch * kv_heads * kHeadSize), 0.25f);
@@ -137,8 +137,13 @@ struct DecodeStep {
     t_seqlens = api_tensor(kApiInt32, {batch_}, seqlens.data());
     t_total = api_tensor(kApiInt32, {}, &total_length);
     t_y = api_tensor(kApiFloat, {batch_, 1, heads_ * kHeadSize}, y.data());
-    inputs = {{{0, 0, &t_q}, {1, 0, &t_k}, {2, 0, &t_v}, {3, 0, &t_kc}, {4, 0, &t_vc},
-               {5, 0, &t_seqlens}, {6, 0, &t_total}}};
+    inputs = {{{0, 0, &t_q},
+               {1, 0, &t_k},
+               {2, 0, &t_v},
+               {3, 0, &t_kc},
+               {4, 0, &t_vc},
+               {5, 0, &t_seqlens},
+               {6, 0, &t_total}}};
     outputs = {{{0, 0, &t_y}, {1, 0, &t_kc}, {2, 0, &t_vc}}};
   }
 

@@ -50,9 +50,8 @@ TEST(ApiOperatorTest, ListsOperatorsSlotsAndAttributes) {
                    ATTN_INVALID_ARGUMENT, "inputs, counted from 0");
     EXPECT_REFUSED(attn_operator_get_output(index, info.output_count, &slot, &error),
                    ATTN_INVALID_ARGUMENT, "outputs, counted from 0");
-    EXPECT_REFUSED(
-        attn_operator_get_attribute(index, info.attribute_count, &attribute, &error),
-        ATTN_INVALID_ARGUMENT, "attributes, counted from 0");
+    EXPECT_REFUSED(attn_operator_get_attribute(index, info.attribute_count, &attribute, &error),
+                   ATTN_INVALID_ARGUMENT, "attributes, counted from 0");
   }
   EXPECT_TRUE(types.count("com.microsoft GroupQueryAttention"));
   attn_operator_info info = ATTN_OPERATOR_INFO_INIT;

@@ -32,11 +32,14 @@ TEST(ApiPlanCacheTest, ManyThreadsOnePlan) {
   std::vector<std::thread> threads;
   for (size_t t = 0; t < found.size(); ++t) {
     threads.emplace_back([&, t] {
-      found[t] = cache.find_or_make(key_for(1), [&made](const api::PlanKey& key) {
-                        ++made;
-                        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-                        return fake_plan(key);
-                      }).get();
+      found[t] = cache
+                     .find_or_make(key_for(1),
+                                   [&made](const api::PlanKey& key) {
+                                     ++made;
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                     return fake_plan(key);
+                                   })
+                     .get();
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -109,11 +109,11 @@ TEST_F(ApiTest, WhatDoesNotFitIsNamed) {
   std::vector<float> lse(2 * 2);
   attn_tensor t_lse = api_tensor(kApiFloat, {2, 2, 1}, lse.data());
   DecodeStep more(2, 3, 8);
-  const attn_arg outputs[] = {more.outputs[0], more.outputs[1], more.outputs[2],
-                              {ATTN_SLOT_LOG_SUM_EXP, 0, &t_lse}};
-  EXPECT_REFUSED(attn_plan_execute(plan, session, more.inputs.data(), 7, outputs, 4, nullptr,
-                                   &error),
-                 ATTN_NOT_PREPARED, "log-sum-exp output yes, the plan has no");
+  const attn_arg outputs[] = {
+      more.outputs[0], more.outputs[1], more.outputs[2], {ATTN_SLOT_LOG_SUM_EXP, 0, &t_lse}};
+  EXPECT_REFUSED(
+      attn_plan_execute(plan, session, more.inputs.data(), 7, outputs, 4, nullptr, &error),
+      ATTN_NOT_PREPARED, "log-sum-exp output yes, the plan has no");
 
   DecodeStep wide(2, 3, 8, 2, 1);
   for (attn_tensor* tensor : {&wide.t_q, &wide.t_k, &wide.t_v, &wide.t_y}) tensor->shape[2] /= 2;
@@ -222,8 +222,8 @@ TEST_F(ApiTest, DescribeIsJsonWithTheReasons) {
   for (const auto& stage : json.at("stages")) {
     bool chosen = false;
     for (const auto& verdict : stage.at("considered")) {
-      chosen = chosen || (verdict.at("engine") == stage.at("engine") &&
-                          verdict.at("supported") == true);
+      chosen =
+          chosen || (verdict.at("engine") == stage.at("engine") && verdict.at("supported") == true);
       EXPECT_TRUE(verdict.at("supported") == true || verdict.at("reason") != "");
     }
     EXPECT_TRUE(chosen) << stage.dump();

@@ -142,15 +142,15 @@ TEST_F(ApiTest, ArgumentListsAreCheckedUnread) {
   EXPECT_REFUSED(attn_plan_execute(plan, session, step.inputs.data(), 0xffffffffu,
                                    step.outputs.data(), 3, nullptr, &error),
                  status, "4294967295 inputs are given");
-  EXPECT_REFUSED(attn_plan_execute(plan, session, nullptr, 7, step.outputs.data(), 3, nullptr,
-                                   &error),
-                 status, "the list of inputs is null, but its count is 7");
-  EXPECT_REFUSED(attn_plan_execute(plan, session, step.inputs.data(), 7, nullptr, 1, nullptr,
-                                   &error),
-                 status, "the list of outputs is null");
-  EXPECT_REFUSED(attn_plan_execute(plan, session, step.inputs.data(), 7, nullptr, 0, nullptr,
-                                   &error),
-                 status, "output: the output in slot 0 is required and absent");
+  EXPECT_REFUSED(
+      attn_plan_execute(plan, session, nullptr, 7, step.outputs.data(), 3, nullptr, &error), status,
+      "the list of inputs is null, but its count is 7");
+  EXPECT_REFUSED(
+      attn_plan_execute(plan, session, step.inputs.data(), 7, nullptr, 1, nullptr, &error), status,
+      "the list of outputs is null");
+  EXPECT_REFUSED(
+      attn_plan_execute(plan, session, step.inputs.data(), 7, nullptr, 0, nullptr, &error), status,
+      "output: the output in slot 0 is required and absent");
   step.inputs[1].slot = 0;
   EXPECT_REFUSED(step.execute(plan, session, &error), status, "query: slot 0 is given twice");
   step.inputs[1].slot = 77;

@@ -60,8 +60,8 @@ TEST_F(ApiTest, OutputsAreWrittenToTheirSizeAndZeroedBeyond) {
   for (uint32_t size = 8; size <= sizeof bytes; size += 4) {
     std::memset(bytes, 0x5a, sizeof bytes);
     std::memcpy(bytes, &size, 4);
-    ASSERT_OK(attn_context_get_stats(context, reinterpret_cast<attn_context_stats*>(bytes),
-                                     &error));
+    ASSERT_OK(
+        attn_context_get_stats(context, reinterpret_cast<attn_context_stats*>(bytes), &error));
     uint32_t kept;
     std::memcpy(&kept, bytes, 4);
     EXPECT_EQ(kept, size);
