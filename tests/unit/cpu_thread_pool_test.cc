@@ -14,6 +14,11 @@
 
 #include "cpu/executor.h"
 
+// Without this ThreadSanitizer ends a child that starts threads, which is what is tested here.
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
+  return "die_after_fork=0";
+}
+
 namespace attn::cpu {
 namespace {
 
