@@ -8,7 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <ctime>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -43,6 +48,7 @@ bool read_all(int fd, void* target, size_t bytes) {
   auto* at = static_cast<char*>(target);
   while (bytes > 0) {
     ssize_t got = ::read(fd, at, bytes);
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     at += got;
     bytes -= static_cast<size_t>(got);
@@ -54,6 +60,7 @@ bool write_all(int fd, const void* source, size_t bytes) {
   const auto* at = static_cast<const char*>(source);
   while (bytes > 0) {
     ssize_t put = ::write(fd, at, bytes);
+    if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return false;
     at += put;
     bytes -= static_cast<size_t>(put);
@@ -75,6 +82,16 @@ class File {
   int fd_;
 };
 
+// Names of ours in the folder: 32 hexadecimal digits with a suffix, and files being written.
+constexpr std::string_view kEntry = ".cubin", kLock = ".lock", kTemporary = "tmp.";
+constexpr size_t kDigits = 32;
+constexpr time_t kAbandonedAfter = 3600;  // seconds that no write takes
+
+bool is_ours(std::string_view name, std::string_view suffix) {
+  return name.size() == kDigits + suffix.size() && name.ends_with(suffix) &&
+         name.find_first_not_of("0123456789abcdef") == kDigits;
+}
+
 std::string default_folder() {
   const char* base = secure_getenv("XDG_CACHE_HOME");
   if (base != nullptr && base[0] == '/') return std::string(base) + "/attn_c";
@@ -92,31 +109,37 @@ DiskCache::DiskCache(std::string folder, uint64_t limit_bytes, bool enabled)
 }
 
 DiskCache::Lock::~Lock() {
-  if (fd_ >= 0) close(fd_);  // gives the flock back
+  if (fd_ < 0) return;
+  flock(fd_, LOCK_UN);  // a process forked meanwhile may hold the same file open
+  close(fd_);
 }
 
-std::string DiskCache::path(const std::string& key, const char* suffix) const {
+std::string DiskCache::path(const std::string& key, std::string_view suffix) const {
   return cat(folder_, "/", hex(hash(key, 0)), hex(hash(key, 0x9e3779b97f4a7c15ull)), suffix);
 }
 
-// The folder must be a directory of the user's that nobody else may write to.
+// A directory of the user's that nobody else may write to.
+bool DiskCache::folder_is_safe() const {
+  struct stat info{};
+  return !folder_.empty() && lstat(folder_.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+         info.st_uid == geteuid() && (info.st_mode & 022) == 0;
+}
+
 bool DiskCache::make_folder() const {
   if (folder_.empty()) return false;
   for (size_t slash = folder_.find('/', 1);; slash = folder_.find('/', slash + 1)) {
     mkdir(folder_.substr(0, slash).c_str(), 0700);
     if (slash == std::string::npos) break;
   }
-  struct stat info {};
-  return lstat(folder_.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
-         info.st_uid == geteuid() && (info.st_mode & 022) == 0;
+  return folder_is_safe();
 }
 
 std::optional<std::string> DiskCache::read(const std::string& key) const {
-  if (folder_.empty()) return std::nullopt;
-  const std::string name = path(key, ".cubin");
+  if (!folder_is_safe()) return std::nullopt;
+  const std::string name = path(key, kEntry);
   File file(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   Header header{};
-  struct stat info {};
+  struct stat info{};
   if (file < 0 || fstat(file, &info) != 0 || info.st_uid != geteuid() ||
       !read_all(file, &header, sizeof header) ||
       std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.key_bytes != key.size() ||
@@ -133,13 +156,19 @@ std::optional<std::string> DiskCache::read(const std::string& key) const {
   return content;
 }
 
-DiskCache::Lock DiskCache::lock(const std::string& key) const {
+DiskCache::Lock DiskCache::lock(const std::string& key, int patience_milliseconds) const {
+  using Clock = std::chrono::steady_clock;
   if (!make_folder()) return Lock(-1);
-  const std::string name = path(key, ".lock");
-  int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd >= 0 && flock(fd, LOCK_EX) != 0) {
-    close(fd);
-    fd = -1;
+  const std::string name = path(key, kLock);
+  const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return Lock(-1);
+  const auto deadline = Clock::now() + std::chrono::milliseconds(patience_milliseconds);
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if ((errno != EWOULDBLOCK && errno != EINTR) || Clock::now() >= deadline) {
+      close(fd);
+      return Lock(-1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return Lock(fd);
 }
@@ -157,14 +186,15 @@ void DiskCache::write(const std::string& key, const std::string& content) const 
   bool good = write_all(fd, &header, sizeof header) && write_all(fd, key.data(), key.size()) &&
               write_all(fd, content.data(), content.size()) && fsync(fd) == 0;
   close(fd);
-  if (!good || rename(temporary.c_str(), path(key, ".cubin").c_str()) != 0) {
+  if (!good || rename(temporary.c_str(), path(key, kEntry).c_str()) != 0) {
     unlink(temporary.c_str());
     return;
   }
   shrink();
 }
 
-// Removes the entries that were used longest ago until the folder fits its limit.
+// Removes the entries that were used longest ago until the folder fits its limit, and what a writer
+// left behind that did not live to rename it. What is not ours stays.
 void DiskCache::shrink() const {
   struct Entry {
     std::string path;
@@ -176,9 +206,16 @@ void DiskCache::shrink() const {
   DIR* folder = opendir(folder_.c_str());
   if (folder == nullptr) return;
   while (const dirent* item = readdir(folder)) {
-    std::string name = cat(folder_, "/", item->d_name);
-    struct stat info {};
+    const std::string_view file = item->d_name;
+    const bool temporary = file.starts_with(kTemporary);
+    if (!temporary && !is_ours(file, kEntry)) continue;
+    std::string name = cat(folder_, "/", file);
+    struct stat info{};
     if (lstat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    if (temporary) {
+      if (time(nullptr) - info.st_mtim.tv_sec > kAbandonedAfter) unlink(name.c_str());
+      continue;
+    }
     entries.push_back({name, static_cast<uint64_t>(info.st_size),
                        info.st_mtim.tv_sec * int64_t{1000000000} + info.st_mtim.tv_nsec});
     total += entries.back().bytes;
@@ -188,7 +225,12 @@ void DiskCache::shrink() const {
             [](const Entry& a, const Entry& b) { return a.used < b.used; });
   for (const Entry& entry : entries) {
     if (total <= limit_bytes_) break;
-    if (unlink(entry.path.c_str()) == 0) total -= entry.bytes;
+    if (unlink(entry.path.c_str()) != 0) continue;
+    total -= entry.bytes;
+    // Its lock too: at worst, two processes compile this key at once.
+    std::string lock = entry.path;
+    lock.replace(lock.size() - kEntry.size(), kEntry.size(), kLock);
+    unlink(lock.c_str());
   }
 }
 
