@@ -8,7 +8,7 @@
 #   attn_add_pytest(NAME LABELS label... PATHS path... [NEEDS module...])
 set(ATTN_TEST_RESULTS "${PROJECT_BINARY_DIR}/results")
 file(MAKE_DIRECTORY "${ATTN_TEST_RESULTS}")
-set(ATTN_TEST_TIMEOUT 600)
+set(ATTN_TEST_TIMEOUT 1200)
 
 set(ATTN_TEST_ENVIRONMENT
   "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1"
@@ -39,6 +39,9 @@ function(attn_add_gtest name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  # Most of a test file is assertions: optimising them costs minutes and gains nothing. What is slow
+  # (reference, matrix) stands in libraries of its own.
+  target_compile_options(${name} PRIVATE "$<$<CONFIG:Release>:-O1>")
   target_compile_definitions(${name} PRIVATE
     ATTN_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_TEST_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(NOT ARG_SHARDS)

@@ -8,6 +8,7 @@ import sys
 import dev_lint
 import dev_setup
 from dev_build import BuildError, build, build_aloud, jobs
+from dev_gpu import SANITIZER_TOOLS, gpu_test
 from dev_setup import BUILD, ROOT, VENV, SetupError, environment, say
 from dev_test import test
 
@@ -46,7 +47,7 @@ def command_bench(options):
 
 def command_gpu_test(options):
     """The tests that need a device; with what the machine has, for it may have no network."""
-    return test(lambda: None, "release", "gpu")
+    return gpu_test(options.filter, options.sanitizer, options.seconds)
 
 
 def command_gpu_bench(options):
@@ -122,7 +123,11 @@ def parser():
         "--preset", default="release", help="one of CMakePresets.json (release)")
     add("bench", command_bench, "measure: ./dev bench SUITE [--peers]").add_argument(
         "arguments", nargs=argparse.REMAINDER)
-    add("gpu-test", command_gpu_test, "the tests that need a GPU; uses no network")
+    gpu = add("gpu-test", command_gpu_test, "the tests that need a GPU; uses no network")
+    gpu.add_argument("--filter", metavar="PATTERN", help="cases by GoogleTest's pattern")
+    gpu.add_argument("--sanitizer", nargs="*", choices=SANITIZER_TOOLS, metavar="TOOL",
+                     help="a small suite under compute-sanitizer: " + ", ".join(SANITIZER_TOOLS))
+    gpu.add_argument("--seconds", type=int, default=1800, help="for each suite or tool (1800)")
     add("gpu-bench", command_gpu_bench, "measure on a GPU; uses no network").add_argument(
         "arguments", nargs=argparse.REMAINDER)
     fuzz = add("fuzz", command_fuzz, "fuzz the C boundary")

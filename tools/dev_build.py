@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+import sys
 
 from dev_setup import BUILD, ROOT, VENV, environment, say
 
-# Presets whose instrumented code a plain Python interpreter cannot load.
-WITHOUT_PYTHON = {"asan", "ubsan", "tsan", "fuzz", "coverage"}
+# Presets whose instrumented code a plain Python interpreter cannot load, or that are carried away
+# to a machine with another one.
+WITHOUT_PYTHON = {"asan", "ubsan", "tsan", "fuzz", "coverage", "gpu"}
 FUZZ_COMPILERS = {"CC": "clang-19", "CXX": "clang++-19"}
 
 
@@ -28,9 +30,10 @@ def build_environment(preset):
 
 def configure_arguments(preset):
     python = "OFF" if preset in WITHOUT_PYTHON else "ON"
+    interpreter = VENV / "bin" / "python"
     return [
         "cmake", "--preset", preset,
-        f"-DPython3_EXECUTABLE={VENV / 'bin' / 'python'}",
+        f"-DPython3_EXECUTABLE={interpreter if interpreter.exists() else sys.executable}",
         f"-DSWIG_EXECUTABLE={VENV / 'bin' / 'swig'}",
         f"-DATTN_C_BUILD_PYTHON={python}",
     ]
