@@ -95,13 +95,25 @@ def command_abi_accept(options):
 
 
 def command_run(options):
+    if not options.arguments:
+        print("usage: ./dev run CMD...", file=sys.stderr)
+        return 2
     dev_setup.set_up()
     build("release")
+    program = options.arguments[0]
     try:
-        os.chdir(ROOT)
-        os.execvpe(options.command[0], options.command, environment())
+        os.execvpe(program, options.arguments, environment())
     except OSError as error:
-        raise SetupError(f"cannot run {options.command[0]}: {error.strerror}") from error
+        raise SetupError(f"cannot run {program}: {error.strerror}") from error
+
+
+# Commands whose arguments are somebody else's: they are handed on as they are.
+FORWARDING = {
+    "demo": (command_demo, "the attention of a real model, token by token"),
+    "bench": (command_bench, "measure: ./dev bench SUITE [--peers]"),
+    "gpu-bench": (command_gpu_bench, "measure on a GPU; uses no network"),
+    "run": (command_run, "run a command in the project's environment: ./dev run CMD..."),
+}
 
 
 def parser():
@@ -114,22 +126,18 @@ def parser():
         command.set_defaults(action=action)
         return command
 
-    add("demo", command_demo, "the attention of a real model, token by token").add_argument(
-        "arguments", nargs=argparse.REMAINDER)
+    for name, (action, text) in FORWARDING.items():
+        add(name, action, text)
     tests = add("test", command_test, "every test that this machine can run")
     tests.add_argument("--only", metavar="LABEL", help="the tests with this CTest label")
     tests.add_argument("--preset", help="one preset of CMakePresets.json")
     add("build", command_build, "build a preset").add_argument(
         "--preset", default="release", help="one of CMakePresets.json (release)")
-    add("bench", command_bench, "measure: ./dev bench SUITE [--peers]").add_argument(
-        "arguments", nargs=argparse.REMAINDER)
     gpu = add("gpu-test", command_gpu_test, "the tests that need a GPU; uses no network")
     gpu.add_argument("--filter", metavar="PATTERN", help="cases by GoogleTest's pattern")
     gpu.add_argument("--sanitizer", nargs="*", choices=SANITIZER_TOOLS, metavar="TOOL",
                      help="a small suite under compute-sanitizer: " + ", ".join(SANITIZER_TOOLS))
     gpu.add_argument("--seconds", type=int, default=1800, help="for each suite or tool (1800)")
-    add("gpu-bench", command_gpu_bench, "measure on a GPU; uses no network").add_argument(
-        "arguments", nargs=argparse.REMAINDER)
     fuzz = add("fuzz", command_fuzz, "fuzz the C boundary")
     fuzz.add_argument("seconds", nargs="?", type=int, default=60, help="for each target (60)")
     fuzz.add_argument("--merge", action="store_true", help="then rewrite tests/fuzz/corpus")
@@ -138,17 +146,20 @@ def parser():
     add("format", command_format, "lay out the sources with clang-format")
     add("lint", command_lint, "check layout, house rules and clang-tidy over all sources")
     add("abi-accept", command_abi_accept, "rewrite abi/ after a deliberate change of the ABI")
-    add("run", command_run, "run a command in the project's environment").add_argument(
-        "command", nargs=argparse.REMAINDER)
     add("help", lambda options: top.print_help() or 0, "this list")
     return top
 
 
+def parse(arguments):
+    """The command line; what a forwarding command gets is not looked at."""
+    if arguments and arguments[0] in FORWARDING:
+        action, _ = FORWARDING[arguments[0]]
+        return argparse.Namespace(action=action, arguments=arguments[1:])
+    return parser().parse_args(arguments)
+
+
 def main():
-    options = parser().parse_args()
-    if options.name == "run" and not options.command:
-        print("usage: ./dev run CMD...", file=sys.stderr)
-        return 2
+    options = parse(sys.argv[1:])
     try:
         return options.action(options)
     except (SetupError, BuildError) as error:
