@@ -13,15 +13,32 @@ HWY_BEFORE_NAMESPACE();
 namespace attn::cpu {
 namespace HWY_NAMESPACE {
 
+// The larger (smaller) of x and a limit; NaN stays NaN.
+HWY_INLINE VF at_least(float limit, VF x) {
+  const VF bound = hn::Set(kF, limit);
+#if HWY_TARGET == HWY_NEON
+  return hn::IfThenElse(hn::Lt(x, bound), bound, x);  // its maximum prefers numbers
+#else
+  return hn::Max(bound, x);  // the second operand, if one is NaN
+#endif
+}
+HWY_INLINE VF at_most(float limit, VF x) {
+  const VF bound = hn::Set(kF, limit);
+#if HWY_TARGET == HWY_NEON
+  return hn::IfThenElse(hn::Gt(x, bound), bound, x);
+#else
+  return hn::Min(bound, x);
+#endif
+}
+
 // e^x for x <= 88. Exactly 1 at 0; 0 below -88 (-infinity too); NaN stays NaN. The relative error
 // is at most 2e-7 + 1e-7 |x|: the product with log2(e) is rounded once, without a correction, since
 // softmax weighs the result by itself and |x| e^x stays below 0.4 for the x <= 0 that matter.
 HWY_INLINE VF exp_float(VF x) {
   const hn::RebindToUnsigned<DF> du;
-  // Adding `shift` rounds to an integer and leaves that integer plus 127 in the low bits. The
-  // order of the operands of Max keeps a NaN in t.
+  // Adding `shift` rounds to an integer and leaves that integer plus 127 in the low bits.
   const auto shift = hn::Set(kF, 12582912.0f + 127.0f);
-  const auto t = hn::Max(hn::Set(kF, -127.0f), hn::Mul(x, hn::Set(kF, 1.44269504f)));
+  const auto t = at_least(-127.0f, hn::Mul(x, hn::Set(kF, 1.44269504f)));
   const auto z = hn::Add(t, shift);
   const auto r = hn::Sub(t, hn::Sub(z, shift));  // in [-0.5, 0.5]
   // Minimax for 2^r with the value 1 at 0; error 9.2e-8.
@@ -44,10 +61,9 @@ HWY_INLINE VF tanh_float(VF x) {
   p = hn::MulAdd(p, x2, hn::Set(kF, 1.33314422036e-1f));
   p = hn::MulAdd(p, x2, hn::Set(kF, -3.33332819422e-1f));
   const auto small = hn::MulAdd(hn::Mul(p, x2), x, x);
-  // Large ones: 1 - 2 / (e^2|x| + 1); 10 is as good as infinity. Min keeps its second operand when
-  // one is NaN.
+  // Large ones: 1 - 2 / (e^2|x| + 1); 10 is as good as infinity.
   const auto two = hn::Set(kF, 2.0f);
-  const auto e = exp_float(hn::Mul(two, hn::Min(hn::Set(kF, 10.0f), magnitude)));
+  const auto e = exp_float(hn::Mul(two, at_most(10.0f, magnitude)));
   const auto one = hn::Set(kF, 1.0f);
   const auto large = hn::CopySign(hn::Sub(one, hn::Div(two, hn::Add(e, one))), x);
   return hn::IfThenElse(hn::Lt(magnitude, hn::Set(kF, 0.625f)), small, large);
