@@ -23,6 +23,8 @@ install(FILES
     "${PROJECT_BINARY_DIR}/attn_c-config-version.cmake"
   DESTINATION "${package_folder}" COMPONENT attn_c)
 
+# Relative, so that an installed tree may be moved.
+file(RELATIVE_PATH prefix_from_pkgconfig "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 configure_file(cmake/attn_c.pc.in "${PROJECT_BINARY_DIR}/attn_c.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/attn_c.pc"
   DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT attn_c)

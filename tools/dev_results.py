@@ -91,10 +91,10 @@ def count_entry(case, results):
 
 
 def failure_text(case):
-    """What CTest says of a failed entry, else the last line that it printed."""
+    """What CTest says of a failed entry, or how long it ran and the last line that it printed."""
     failure = case.find("failure")
     said = one_line(failure.get("message")) if failure is not None else "did not run"
-    return said or last_line(case)
+    return said or f"after {float(case.get('time', 0)):.0f} s: {last_line(case)}"
 
 
 def count_ctest(junit, results):
