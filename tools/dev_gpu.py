@@ -53,7 +53,7 @@ def environment(extra):
     result = dict(os.environ)
     rest = [result["LD_LIBRARY_PATH"]] if result.get("LD_LIBRARY_PATH") else []
     result["LD_LIBRARY_PATH"] = os.pathsep.join([str(TREE / "lib"), *rest])
-    result["ATTN_C_LIBRARY"] = str(TREE / "lib" / "libattn_c.so")
+    result["ATTN_C_LIBRARY"] = str(TREE / "lib" / "libattn_c.so.0")
     result["ATTN_C_SOURCE_FOLDER"] = str(ROOT)
     result.setdefault("ATTN_C_CACHE_FOLDER", str(TREE / "kernels"))
     nvrtc = find_nvrtc()

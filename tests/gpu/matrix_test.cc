@@ -1,0 +1,245 @@
+// The engine matrix on the device: random problems under every engine that serves them, against
+// float64. Workers share one context, each with a session and a stream of its own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "gpu/run.h"
+#include "gpu/specialisation.h"
+#include "gpu/warm_up.h"
+#include "matrix/gqa_matrix.h"
+
+namespace attn::gpu {
+namespace {
+
+using matrix::GqaCase;
+using matrix::GqaOutline;
+
+constexpr int64_t kLeastProblems = 500;  // that each engine must have accepted
+constexpr uint64_t kMostSeeds = 8000;
+constexpr int kMostFailures = 5;
+
+struct EngineCount {
+  int64_t accepted = 0, refused = 0, broken = 0;
+  std::map<std::string, matrix::CheckNumbers> worst;  // by type
+  std::map<std::string, int64_t> reasons;
+};
+
+std::string without_numbers(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && !out.empty() && out.back() == '#') continue;
+    out += digit ? '#' : c;
+  }
+  return out;
+}
+
+// One problem by its seed: which specialisation (or none: anything, for the generic engine alone),
+// and where total_sequence_length lies.
+struct Problem {
+  explicit Problem(uint64_t number) : seed(number) {
+    test::Random random(test::derive_seed(seed, 9));
+    free = random.chance(0.1);
+    spec = specialisations()[static_cast<size_t>(
+        random.below(static_cast<int64_t>(specialisations().size())))];
+    wish = random.pick({Wish::kAny, Wish::kFewRows, Wish::kFastOnes, Wish::kFastOnes});
+    bound_on_host = random.chance(0.5);
+  }
+
+  GqaCase make(bool broken) const {
+    test::Random random(seed);
+    GqaOutline outline =
+        free ? matrix::draw_outline(seed, {.cost_limit = 3000000}, random)
+             : draw_inside(spec, seed, wish);
+    if (!broken) outline.breach = matrix::Breach::kNone;
+    test::Random memory(test::derive_seed(seed, 10));
+    return matrix::build_case(outline, memory);
+  }
+
+  std::vector<std::string> engines() const {
+    if (free) return {"generic"};
+    std::vector<std::string> names;
+    for (const char* engine : kEngines) {
+      if (serves(engine, spec)) names.emplace_back(engine);
+    }
+    if (seed % 8 == 0) names.emplace_back("");  // the library's choice
+    return names;
+  }
+
+  uint64_t seed;
+  bool free = false;
+  Specialisation spec;
+  Wish wish = Wish::kAny;
+  bool bound_on_host = false;
+};
+
+class Totals {
+ public:
+  void add(const std::string& engine, const GqaCase& c, bool broken, const RunResult& result) {
+    const std::lock_guard lock(mutex_);
+    EngineCount& count = counts_[engine];
+    if (result.verdict == Verdict::kRefused) {
+      ++count.refused;
+      ++count.reasons[without_numbers(result.text)];
+      return;
+    }
+    ++count.accepted;
+    count.broken += broken;
+    matrix::CheckNumbers& worst = count.worst[test::name_of(c.outline.type)];
+    worst.output_error = std::max(worst.output_error, result.numbers.output_error);
+    worst.worst_row = std::max(worst.worst_row, result.numbers.worst_row);
+  }
+
+  void fail(std::string text) {
+    const std::lock_guard lock(mutex_);
+    failures_.push_back(std::move(text));
+  }
+
+  bool done() {
+    const std::lock_guard lock(mutex_);
+    if (failures_.size() >= kMostFailures) return true;
+    for (const char* engine : kEngines) {
+      const EngineCount& count = counts_[engine];
+      if (count.accepted < kLeastProblems && !not_here(engine)) return false;
+    }
+    return true;
+  }
+
+  // Why an engine that accepted nothing is not of this device; null when it is.
+  const char* not_here(const std::string& engine) {
+    for (const auto& [reason, times] : counts_[engine].reasons) {
+      if (reason.find("not on sm_") != std::string::npos) return "not of this architecture";
+    }
+    return nullptr;
+  }
+
+  void report_failures() {
+    for (const std::string& failure : failures_) ADD_FAILURE() << failure;
+  }
+
+  void report(uint64_t drawn) {
+    std::cout << drawn << " problems drawn\n";
+    for (const auto& [engine, count] : counts_) {
+      std::cout << "  " << (engine.empty() ? "(chosen)" : engine) << ": accepted "
+                << count.accepted << " (" << count.broken << " with broken lengths), refused "
+                << count.refused << "\n    worst error (of a whole output / of a row):";
+      for (const auto& [type, worst] : count.worst) {
+        std::cout << " " << type << " " << std::setprecision(2) << worst.output_error << " / "
+                  << worst.worst_row;
+      }
+      std::cout << "\n";
+      for (const auto& [reason, times] : count.reasons) {
+        std::cout << "    refused " << times << "x: " << reason << "\n";
+      }
+    }
+    report_failures();
+    if (failures_.size() >= kMostFailures) return;
+    for (const char* engine : kEngines) {
+      if (const char* why = not_here(engine)) {
+        std::cout << "  " << engine << ": " << why << "\n";
+        continue;
+      }
+      EXPECT_GE(counts_[engine].accepted, kLeastProblems) << engine << " accepted too few";
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, EngineCount> counts_;
+  std::vector<std::string> failures_;
+};
+
+void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
+  const Problem problem(seed);
+  GqaCase c = problem.make(true);
+  const bool broken = c.expected.faults != 0;
+  for (const std::string& engine : problem.engines()) {
+    const RunResult result =
+        broken ? run_problem(lane, [&](bool broke) { return problem.make(broke); },
+                             problem.bound_on_host, engine)
+               : run_case(lane, c, problem.bound_on_host, engine);
+    if (result.verdict != Verdict::kFailed) {
+      totals.add(engine, c, broken, result);
+      continue;
+    }
+    totals.fail("seed " + std::to_string(seed) + ", engine " +
+                (engine.empty() ? "(chosen)" : engine) + ", " +
+                (problem.free ? "no specialisation" : text_of(problem.spec)) +
+                ", total_sequence_length " + (problem.bound_on_host ? "on the host" : "on the device") +
+                ":\n" + result.text + "\n  " + matrix::text_of(c.outline) +
+                "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
+                " ATTN_C_TEST_COUNT=1 gpu_tests --gtest_filter=GpuMatrix.RotatingSeeds");
+    return;
+  }
+}
+
+void run_matrix(uint64_t first, uint64_t most) {
+  const Gpu& gpu = Gpu::first();
+  warm_up(gpu, {specialisations().begin(), specialisations().end()});
+  Totals totals;
+  std::atomic<uint64_t> next{0};
+  std::vector<std::thread> workers;
+  for (int w = 0; w < worker_count(); ++w) {
+    workers.emplace_back([&] {
+      try {
+        Lane lane(gpu);
+        while (!totals.done() || most < kMostSeeds) {
+          const uint64_t i = next++;
+          if (i >= most) break;
+          run_seed(lane, first + i, totals);
+        }
+      } catch (const std::exception& error) {
+        totals.fail(error.what());
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  if (most < kMostSeeds) {
+    totals.report_failures();
+  } else {
+    totals.report(std::min(next.load(), most));
+  }
+}
+
+class GpuMatrix : public GpuTest {};
+
+TEST_F(GpuMatrix, FixedSeeds) { run_matrix(1, kMostSeeds); }
+
+TEST_F(GpuMatrix, RotatingSeeds) {
+  const uint64_t first = matrix::rotating_seed();
+  std::cout << "seeds begin at " << first << " (ATTN_C_TEST_SEED repeats them)\n";
+  const int64_t count = number_from_environment("ATTN_C_TEST_COUNT", kMostSeeds);
+  run_matrix(first, static_cast<uint64_t>(count));
+}
+
+// An engine that the tests do not know would go untested.
+TEST_F(GpuMatrix, KnowsEveryEngine) {
+  std::vector<std::string> known(std::begin(kEngines), std::end(kEngines));
+  known.emplace_back("fused-kv-update");
+  std::vector<std::string> named =
+      test::split_names(test::info_of(Gpu::first().context()).engines);
+  std::sort(known.begin(), known.end());
+  std::sort(named.begin(), named.end());
+  EXPECT_EQ(named, known);
+}
+
+// The table must stay within what can be compiled in a minute.
+TEST(GpuMatrixTable, IsAtMost64Kernels) {
+  int kernels = 0;
+  for (const Specialisation& spec : specialisations()) {
+    for (const char* engine : kEngines) {
+      kernels += std::string(engine) != "generic" && serves(engine, spec);
+    }
+  }
+  EXPECT_LE(kernels + 3 + 3, 64);
+}
+
+}  // namespace
+}  // namespace attn::gpu
