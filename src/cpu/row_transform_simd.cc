@@ -23,8 +23,9 @@ using VU = hn::Vec<U32>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kSumLanes = 32;  // of the sum of squares, see row_transform.h
 
-// Conversions by integer operations, exact on every target: those of some targets that Highway
-// emulates do not round to nearest or lose infinities. They mirror core/dtype.cc.
+// Conversions give the bits of core/dtype.cc on every target. Where there is no instruction for one it
+// is done by integer operations here: Highway's emulations do not all round to nearest, or lose
+// infinities.
 
 struct Float32 {
   using T = float;
@@ -53,6 +54,8 @@ struct Bfloat16 {
   static void store_one(float v, T* p) { *p = float_to_bfloat16(v); }
 };
 
+#if HWY_TARGET == HWY_SSE4
+// No conversion instructions.
 struct Float16 {
   using T = uint16_t;
   static HWY_INLINE VF load(const T* p) {
@@ -99,6 +102,20 @@ struct Float16 {
   static float load_one(const T* p) { return float16_to_float(*p); }
   static void store_one(float v, T* p) { *p = float_to_float16(v); }
 };
+#else
+struct Float16 {
+  using T = uint16_t;
+  using Half = hn::Rebind<hwy::float16_t, F32>;
+  static HWY_INLINE VF load(const T* p) {
+    return hn::PromoteTo(F32(), hn::LoadU(Half(), reinterpret_cast<const hwy::float16_t*>(p)));
+  }
+  static HWY_INLINE void store(VF v, T* p) {
+    hn::StoreU(hn::DemoteTo(Half(), v), Half(), reinterpret_cast<hwy::float16_t*>(p));
+  }
+  static float load_one(const T* p) { return float16_to_float(*p); }
+  static void store_one(float v, T* p) { *p = float_to_float16(v); }
+};
+#endif
 
 template <class Type>
 HWY_INLINE const typename Type::T* elements(const void* base, int64_t offset) {
