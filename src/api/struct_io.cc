@@ -9,6 +9,8 @@ void fail_struct_size(const char* name, uint32_t size, size_t ours) {
 
 void copy_struct_tail_checked(const void* source, uint32_t size, void* target, size_t ours,
                               const char* name) {
+  // Structs hold pointers or 64-bit numbers: no version ends within one.
+  if (size % 8 != 0) fail_argument(name, ".struct_size is ", size, ", which is no multiple of 8");
   const char* bytes = static_cast<const char*>(source);
   char* copy = static_cast<char*>(target);
   const size_t common = std::min<size_t>(size, ours);

@@ -31,7 +31,7 @@ inline uint32_t checked_struct_size(const void* value, const char* name, size_t 
 }
 
 // Copies `size` bytes of the caller's struct into `ours` bytes; throws VERSION if a tail that this
-// library does not know is not zero.
+// library does not know is not zero, INVALID_ARGUMENT for a size that no struct has.
 void copy_struct_tail_checked(const void* source, uint32_t size, void* target, size_t ours,
                               const char* name);
 

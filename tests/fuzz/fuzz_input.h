@@ -92,7 +92,7 @@ class Input {
         value.struct_size = static_cast<uint32_t>(held);
         break;
       case 13:
-        held = sizeof(T) + integer<uint16_t>() % (4097 - sizeof(T));
+        held = sizeof(T) + 8 + integer<uint16_t>() % (4089 - sizeof(T));
         value.struct_size = static_cast<uint32_t>(held);
         dirty = byte() % 4 == 0;
         break;
@@ -107,7 +107,7 @@ class Input {
     auto* copy = array<char>(held);
     std::memset(copy, 0, held);
     std::memcpy(copy, &value, held < sizeof(T) ? held : sizeof(T));
-    if (dirty) copy[held - 1] = 1;
+    if (dirty) copy[held - 1] = 1;  // in the tail that the library does not know
     return reinterpret_cast<T*>(copy);
   }
 

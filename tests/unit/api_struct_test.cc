@@ -43,6 +43,16 @@ TEST(ApiStructTest, LongerInputsNeedAZeroTail) {
   }
 }
 
+TEST(ApiStructTest, NoStructEndsWithinAField) {
+  attn_context* context = nullptr;
+  attn_context_desc desc = api_context_desc();
+  for (const uint32_t size : {9u, 12u, 52u, 100u}) {
+    desc.struct_size = size;
+    EXPECT_REFUSED(attn_context_create(&desc, &context, &error), ATTN_INVALID_ARGUMENT,
+                   "which is no multiple of 8");
+  }
+}
+
 // A size word with nothing behind it: reading on would leave the buffer.
 TEST(ApiStructTest, ImpossibleSizesAreRefusedUnread) {
   attn_context* context = nullptr;
