@@ -30,6 +30,7 @@ struct Scratch {
   Acc* key;                   // (kTileKeys, D)
   Acc* value;                 // (kTileKeys, Dv)
   Acc* output;                // (kBlockRows, Dv), not yet divided
+  Acc* partial;               // (Dv): what one tile adds to a row's output
   Acc* scores;                // (kTileKeys)
   Acc* maximum;               // (kBlockRows): of the visible scores so far
   Acc* sum;                   // (kBlockRows): of exp(score - maximum)
@@ -40,7 +41,7 @@ template <class Acc>
 size_t scratch_elements(const AttentionSpec& spec) {
   const size_t head = static_cast<size_t>(spec.head_size);
   const size_t v_head = static_cast<size_t>(spec.v_head_size);
-  return (kBlockRows + kTileKeys) * (head + v_head) + kTileKeys + 2 * kBlockRows;
+  return (kBlockRows + kTileKeys) * (head + v_head) + v_head + kTileKeys + 2 * kBlockRows;
 }
 
 template <class Acc>
@@ -58,7 +59,8 @@ Scratch<Acc> lay_out(const AttentionSpec& spec, std::byte* memory, const RowKern
   s.key = s.query + kBlockRows * head;
   s.value = s.key + kTileKeys * head;
   s.output = s.value + kTileKeys * v_head;
-  s.scores = s.output + kBlockRows * v_head;
+  s.partial = s.output + kBlockRows * v_head;
+  s.scores = s.partial + v_head;
   s.maximum = s.scores + kTileKeys;
   s.sum = s.maximum + kBlockRows;
   s.kernels = kernels;
@@ -260,14 +262,21 @@ class Block {
       for (int32_t c = 0; c < spec_.v_head_size; ++c) out[c] *= shrink;
       s_.maximum[r] = maximum;
     }
+    // A tile's sums are made by themselves and then added: the rounding error of a row grows with
+    // the root of its tiles, not of its keys.
+    Acc* partial = s_.partial;
+    Acc sum = 0;
+    std::fill_n(partial, spec_.v_head_size, Acc{0});
     for (int64_t j = begin; j < end; ++j) {
       const Acc x = s_.scores[j - tile];
       if (x == -std::numeric_limits<Acc>::infinity()) continue;  // its value is not felt
       const Acc weight = std::exp(x - maximum);
-      s_.sum[r] += weight;
+      sum += weight;
       const Acc* value = s_.value + (j - tile) * spec_.v_head_size;
-      for (int32_t c = 0; c < spec_.v_head_size; ++c) out[c] += weight * value[c];
+      for (int32_t c = 0; c < spec_.v_head_size; ++c) partial[c] += weight * value[c];
     }
+    s_.sum[r] += sum;
+    for (int32_t c = 0; c < spec_.v_head_size; ++c) out[c] += partial[c];
   }
 
   bool nothing_visible(int64_t r) const {

@@ -10,9 +10,9 @@
 namespace attn::matrix {
 namespace {
 
-const char* const kFeatures[] = {"causal",  "window", "bias",     "softcap", "sink",
-                                 "smooth",  "rotary", "in place", "group",   "norm",
-                                 "ragged",  "bidirectional", "log-sum-exp"};
+const char* const kFeatures[] = {"causal", "window",        "bias",       "softcap", "sink",
+                                 "smooth", "rotary",        "in place",   "group",   "norm",
+                                 "ragged", "bidirectional", "log-sum-exp"};
 
 GqaOutline outline(Type type, int64_t size, bool decode, const std::string& feature) {
   GqaOutline o;
@@ -78,16 +78,17 @@ std::vector<std::string> fast_levels() {
   return levels;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Engines, GqaAcceptance,
-    testing::Combine(testing::Values("simd-prefill", "simd-decode"),
-                     testing::Values(Type::kFloat32, Type::kFloat16, Type::kBfloat16),
-                     testing::ValuesIn(fast_levels())),
-    [](const auto& tested) {
-      std::string name = std::string(std::get<0>(tested.param)).substr(5) + "_" +
-                         test::name_of(std::get<1>(tested.param)) + "_" + std::get<2>(tested.param);
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Engines, GqaAcceptance,
+                         testing::Combine(testing::Values("simd-prefill", "simd-decode"),
+                                          testing::Values(Type::kFloat32, Type::kFloat16,
+                                                          Type::kBfloat16),
+                                          testing::ValuesIn(fast_levels())),
+                         [](const auto& tested) {
+                           std::string name = std::string(std::get<0>(tested.param)).substr(5) +
+                                              "_" + test::name_of(std::get<1>(tested.param)) + "_" +
+                                              std::get<2>(tested.param);
+                           return name;
+                         });
 
 // A prompt without any cache is the plainest use of all.
 TEST(GqaAcceptancePrompt, NoCacheAtAll) {

@@ -61,9 +61,10 @@ void Builder::draw_caches() {
   } caches[] = {{o_.key, kPastKey, kPresentKey}, {o_.value, kPastValue, kPresentValue}};
   for (const auto& cache : caches) {
     if (o_.past) {
-      c_.in[cache.past] =
-          make(o_.type, {o_.batch, o_.kv_heads, cache.outline.past_rows, o_.size},
-               {true, false, false, false}, cache.outline.present.in_place);
+      const bool in_place = cache.outline.present.in_place;
+      const int64_t rows = in_place ? cache.outline.present.rows : cache.outline.past_rows;
+      c_.in[cache.past] = make(o_.type, {o_.batch, o_.kv_heads, rows, o_.size},
+                               {true, false, false, false}, in_place);
       fill_normal(c_.in[cache.past].view(), random_);
     }
     if (cache.outline.present.bound && !cache.outline.present.in_place) {
@@ -119,9 +120,9 @@ void Builder::draw_rotary() {
   c_.in[kSinCache] = make(o_.table_type, {rows, o_.rotary_width / 2});
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t i = 0; i < o_.rotary_width / 2; ++i) {
-      const double angle = static_cast<double>(row) *
-                           std::pow(1000.0, -2.0 * static_cast<double>(i) /
-                                                static_cast<double>(o_.rotary_width));
+      const double angle =
+          static_cast<double>(row) *
+          std::pow(1000.0, -2.0 * static_cast<double>(i) / static_cast<double>(o_.rotary_width));
       c_.in[kCosCache].view().set({row, i}, std::cos(angle));
       c_.in[kSinCache].view().set({row, i}, std::sin(angle));
     }
@@ -205,6 +206,10 @@ void Builder::fill_problem() {
                {&p.q_norm_weight, kQNormWeight},
                {&p.k_norm_weight, kKNormWeight}};
   for (const auto& entry : views) *entry.view = c_.in[entry.slot].view();
+  if (o_.past) {
+    p.past_key.shape[2] = o_.key.past_rows;
+    p.past_value.shape[2] = o_.value.past_rows;
+  }
   p.present_key = o_.key.present;
   p.present_value = o_.value.present;
 }

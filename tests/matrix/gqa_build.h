@@ -33,6 +33,7 @@ class Builder {
   test::Tensor make(Type type, std::vector<int64_t> shape, std::vector<bool> may_broadcast = {},
                     bool output = false);
   void draw_positions(int64_t table_rows);
+  void keep_one_visible(double sentinel);
   // Calls each(b, row) for all tokens of a view whose first axes are batch and row.
   template <class Each>
   void for_each_token(const test::View& view, Each each) {

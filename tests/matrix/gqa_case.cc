@@ -49,7 +49,12 @@ test::Arguments GqaCase::inputs() const {
   test::Arguments list;
   for (uint32_t slot = 0; slot < kInputs; ++slot) {
     if (!in[slot].bound()) continue;
-    list.add(slot, describe_memory ? test::describe(in[slot]) : test::describe(in[slot].view()));
+    attn_tensor tensor =
+        describe_memory ? test::describe(in[slot]) : test::describe(in[slot].view());
+    // In place the tensor is the whole present buffer, of which past may be the first rows.
+    if (slot == kPastKey) tensor.shape[2] = outline.key.past_rows;
+    if (slot == kPastValue) tensor.shape[2] = outline.value.past_rows;
+    list.add(slot, tensor);
   }
   return list;
 }

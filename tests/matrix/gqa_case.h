@@ -14,8 +14,23 @@ namespace attn::matrix {
 
 // Slots of the operator.
 enum Input : uint32_t {
-  kQuery, kKey, kValue, kPastKey, kPastValue, kSeqlensK, kTotalSequenceLength, kCosCache, kSinCache,
-  kPositionIds, kAttentionBias, kHeadSink, kKScale, kVScale, kQNormWeight, kKNormWeight, kInputs
+  kQuery,
+  kKey,
+  kValue,
+  kPastKey,
+  kPastValue,
+  kSeqlensK,
+  kTotalSequenceLength,
+  kCosCache,
+  kSinCache,
+  kPositionIds,
+  kAttentionBias,
+  kHeadSink,
+  kKScale,
+  kVScale,
+  kQNormWeight,
+  kKNormWeight,
+  kInputs
 };
 enum Output : uint32_t { kOutput, kPresentKey, kPresentValue, kOutputQk, kLogSumExp, kOutputs };
 
@@ -29,10 +44,10 @@ struct GqaCase {
   // Batch rows x key heads whose other values may be NaN too, since V holds a NaN that some row
   // sees: the contract fixes only the channel.
   std::vector<bool> loose;
-  bool through_binding = false;   // else through a plan
-  bool own_workspace = false;     // the caller's scratch, poisoned
-  bool describe_memory = false;   // byte_offset and data_bytes instead of a shifted pointer
-  bool wide_range = false;        // prepared for more than is bound
+  bool through_binding = false;  // else through a plan
+  bool own_workspace = false;    // the caller's scratch, poisoned
+  bool describe_memory = false;  // byte_offset and data_bytes instead of a shifted pointer
+  bool wide_range = false;       // prepared for more than is bound
 
   bool in_place(uint32_t output) const;
   // The tensor that holds output `output`: its own, or the past buffer in place.

@@ -72,8 +72,8 @@ class Checker {
       for (int64_t d = 0; d < o_.size; ++d) {
         const size_t at = static_cast<size_t>(d);
         out[at] = view.at({b, i, head * o_.size + d});
-        want[at] = e_.output[static_cast<size_t>(((b * o_.rows + i) * o_.heads + head) * o_.size +
-                                                 d)];
+        want[at] =
+            e_.output[static_cast<size_t>(((b * o_.rows + i) * o_.heads + head) * o_.size + d)];
       }
       if (padded(b, i)) {
         check_padded_row(b, head, i, out);
@@ -111,7 +111,8 @@ class Checker {
     double largest = -1;
     for (size_t d = 0; d < out.size(); ++d) {
       double difference = std::fabs(out[d] - want[d]);
-      if (std::isnan(difference)) difference = std::isnan(out[d]) == std::isnan(want[d]) ? 0 : 1e300;
+      if (std::isnan(difference))
+        difference = std::isnan(out[d]) == std::isnan(want[d]) ? 0 : 1e300;
       if (difference > largest) {
         largest = difference;
         worst = d;
@@ -189,9 +190,10 @@ class Checker {
             const double got = view.at({b, head, row, d});
             if (same(got, expected[d], exact_row, expected)) continue;
             report(kOutputNames[slot], "[", b, ",", head, ",", row, ",", d, "] is ", got,
-                   ", expected ", expected[d], kind == CacheRow::kCopied ? " (a past row)"
-                                               : kind == CacheRow::kNew  ? " (a new row)"
-                                                                         : " (an unused row)");
+                   ", expected ", expected[d],
+                   kind == CacheRow::kCopied ? " (a past row)"
+                   : kind == CacheRow::kNew  ? " (a new row)"
+                                             : " (an unused row)");
           }
         }
       }

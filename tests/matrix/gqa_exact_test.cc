@@ -78,8 +78,8 @@ TEST_F(GqaExact, CachesInPlaceOrNotInAllFourCombinations) {
           c.renew();
           const std::vector<uint64_t> now = bits(c, engine);
           if (combination == 0) first = now;
-          EXPECT_EQ(now, first) << test::name_of(type) << ", " << rows << " rows, engine "
-                                << engine << ", combination " << combination;
+          EXPECT_EQ(now, first) << test::name_of(type) << ", " << rows << " rows, engine " << engine
+                                << ", combination " << combination;
         }
       }
     }
@@ -151,9 +151,8 @@ TEST_F(GqaExact, FusedStepEqualsSeparateSteps) {
           fused.restore();
           rotated_queries(fused, device_, unfused);
           unfused.renew();
-          EXPECT_EQ(bits(unfused, engine), want)
-              << test::name_of(type) << ", " << rows << " rows, norm " << norm << ", engine "
-              << engine;
+          EXPECT_EQ(bits(unfused, engine), want) << test::name_of(type) << ", " << rows
+                                                 << " rows, norm " << norm << ", engine " << engine;
         }
       }
     }
@@ -218,8 +217,10 @@ TEST_F(GqaExact, UnusedMemoryIsNeverFelt) {
   const struct {
     double value;
     int byte;
-  } fillings[] = {{0, 0}, {std::numeric_limits<double>::quiet_NaN(), 0xFF},
-                  {std::numeric_limits<double>::infinity(), 0xCD}, {-3e4, 0x7F}};
+  } fillings[] = {{0, 0},
+                  {std::numeric_limits<double>::quiet_NaN(), 0xFF},
+                  {std::numeric_limits<double>::infinity(), 0xCD},
+                  {-3e4, 0x7F}};
   for (Type type : kTypes) {
     for (int64_t rows : {1, 5, 70}) {
       GqaOutline o = step_outline(type, rows);
@@ -239,6 +240,27 @@ TEST_F(GqaExact, UnusedMemoryIsNeverFelt) {
                                   << engine << ", filled with " << filling.value;
           }
         }
+      }
+    }
+  }
+}
+
+// Finite masks are added as they are, however large: equal ones leave equal scores uniform.
+TEST_F(GqaExact, ARowOfEqualFiniteMasksIsUniform) {
+  for (Type type : kTypes) {
+    for (int64_t rows : {1, 5}) {
+      for (double mask : {-1e9, -10000.0, 30000.0}) {
+        GqaOutline o = step_outline(type, rows);
+        o.bias = o.bias_row = true;
+        GqaCase c = make(o, 19);
+        const test::View& bias = c.in[kAttentionBias].view();
+        for (int64_t k = 0; k < bias.elements(); ++k) {
+          bias.set_linear(k, type == Type::kFloat16 && mask == -1e9 ? -60000 : mask);
+        }
+        const test::View& query = c.in[kQuery].view();
+        for (int64_t k = 0; k < query.elements(); ++k) query.set_linear(k, 0);
+        c.renew();
+        for (const std::string engine : kAttentionEngines) bits(c, engine);
       }
     }
   }

@@ -20,11 +20,11 @@ struct MatrixOptions {
 
 // What one engine did, over all levels unless said otherwise.
 struct EngineCount {
-  int64_t problems = 0;  // accepted by at least one level
-  int64_t refused = 0;   // by all levels
-  std::map<std::string, int64_t> runs;      // by level
-  std::map<std::string, int64_t> features;  // accepted problems by feature
-  std::map<std::string, int64_t> reasons;   // why it refused, numbers replaced by '#'
+  int64_t problems = 0;                       // accepted by at least one level
+  int64_t refused = 0;                        // by all levels
+  std::map<std::string, int64_t> runs;        // by level
+  std::map<std::string, int64_t> features;    // accepted problems by feature
+  std::map<std::string, int64_t> reasons;     // why it refused, numbers replaced by '#'
   std::map<std::string, CheckNumbers> worst;  // by type
 };
 

@@ -10,7 +10,7 @@ namespace attn::matrix {
 namespace {
 
 // The build divides the number of problems where the code runs slowly.
-constexpr int kBlocks = 24;  // tests, so that shards share the work
+constexpr int kBlocks = 24;                                // tests, so that shards share the work
 constexpr int64_t kFixedSeeds = 60 / ATTN_MATRIX_DIVISOR;  // a block
 constexpr int64_t kRotatingSeeds = 108 / ATTN_MATRIX_DIVISOR;
 // Problems that every engine must have accepted in the whole run.

@@ -16,9 +16,22 @@ void draw_heads(GqaOutline& o, const DrawOptions& options, Random& random) {
   struct Heads {
     int64_t q, kv;
   };
-  const Heads heads = random.pick<Heads>({{1, 1}, {2, 1}, {2, 2}, {3, 1}, {4, 2}, {4, 4}, {5, 5},
-                                          {6, 1}, {8, 1}, {8, 2}, {8, 8}, {9, 3}, {12, 2}, {14, 2},
-                                          {16, 2}, {32, 8}});
+  const Heads heads = random.pick<Heads>({{1, 1},
+                                          {2, 1},
+                                          {2, 2},
+                                          {3, 1},
+                                          {4, 2},
+                                          {4, 4},
+                                          {5, 5},
+                                          {6, 1},
+                                          {8, 1},
+                                          {8, 2},
+                                          {8, 8},
+                                          {9, 3},
+                                          {12, 2},
+                                          {14, 2},
+                                          {16, 2},
+                                          {32, 8}});
   o.heads = heads.q;
   o.kv_heads = heads.kv;
   const double which = random.uniform();
@@ -59,27 +72,31 @@ void draw_lengths(GqaOutline& o, const DrawOptions& options, Random& random) {
   const auto product = [&] {
     return static_cast<double>(o.batch * o.heads * o.rows) * static_cast<double>(longest * o.size);
   };
+  // A prompt's keys are its rows; other steps shorten either.
+  const bool prompt = o.step == Step::kPrompt;
   while (product() > static_cast<double>(cost)) {
     if (o.batch > 1) {
       o.batch = (o.batch + 1) / 2;
-    } else if (o.rows > 24 && o.step != Step::kDecode) {
+    } else if (o.rows > (prompt ? 12 : 24)) {
       o.rows = o.rows * 3 / 4;
-    } else if (longest > 12) {
+    } else if (!prompt && longest > 12) {
       longest = longest * 3 / 4;
     } else if (o.heads > o.kv_heads && o.heads > 6) {
       o.heads = o.kv_heads;
     } else {
       break;
     }
-    if (o.step == Step::kPrompt) longest = std::max(o.rows, int64_t{1});
+    if (prompt) longest = o.rows;
   }
   longest = std::max(longest, o.rows);
   o.new_rows = o.rows;
   if (o.step == Step::kSharedCache) o.new_rows = 0;
   if (o.step == Step::kFreeKeys) o.new_rows = log_uniform(random, 1, longest + 1) - 1;
   if (o.step == Step::kNothing) {
-    if (random.chance(0.5)) o.batch = 0;
-    else o.rows = o.new_rows = 0;
+    if (random.chance(0.5))
+      o.batch = 0;
+    else
+      o.rows = o.new_rows = 0;
   }
   const int64_t least = std::max({o.rows, o.new_rows, int64_t{1}});
   for (int64_t b = 0; b < o.batch; ++b) {
@@ -124,7 +141,11 @@ void draw_caches(GqaOutline& o, Random& random) {
     if (!o.past) continue;
     cache->past_rows = longest_past + draw_slack(random);
     cache->present.in_place = cache->present.bound && (random.chance(0.2) ? !in_place : in_place);
-    if (cache->present.in_place) cache->past_rows = cache->present.rows;
+    if (!cache->present.in_place) continue;
+    // The past is the whole buffer, or a view of its first rows.
+    cache->past_rows = cache->present.rows;
+    if (random.chance(0.25)) cache->past_rows = random.between(longest_past, cache->past_rows);
+    cache->past_rows = std::max<int64_t>(cache->past_rows, 1);
   }
 }
 

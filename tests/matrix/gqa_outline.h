@@ -75,9 +75,9 @@ struct GqaOutline {
   int64_t smooth = -1;
   int64_t qk_output = 0;
   bool log_sum_exp = false;
-  bool strided = false;       // some tensors are views
-  bool inner_steps = false;   // innermost strides may differ from 1
-  double spread = 1;          // standard deviation of the scores
+  bool strided = false;      // some tensors are views
+  bool inner_steps = false;  // innermost strides may differ from 1
+  double spread = 1;         // standard deviation of the scores
 
   bool first_prompt() const { return bound == rows && new_rows == rows; }
   int64_t longest() const;

@@ -55,12 +55,13 @@ void Builder::draw_bias() {
     const int64_t i = random_.below(shape[2]);
     for (int64_t j = 0; j < shape[3]; ++j) bias.set({b, h, i, j}, -kInfinity);
   }
+  if (std::isfinite(sentinel)) keep_one_visible(sentinel);
   if (overlaps(bias) || random_.chance(0.3)) return;
   // Poison the cells that causality, window and length hide from every row that shares them.
   std::vector<bool> used(static_cast<size_t>(shape[0] * shape[2] * shape[3]), false);
   const auto cell = [&](int64_t b, int64_t i, int64_t j) {
-    return static_cast<size_t>(((shape[0] == 1 ? 0 : b) * shape[2] + (shape[2] == 1 ? 0 : i)) *
-                                   shape[3] + j);
+    return static_cast<size_t>(
+        ((shape[0] == 1 ? 0 : b) * shape[2] + (shape[2] == 1 ? 0 : i)) * shape[3] + j);
   };
   for (int64_t b = 0; b < o_.batch; ++b) {
     for (int64_t i = 0; i < o_.rows; ++i) {
@@ -77,6 +78,27 @@ void Builder::draw_bias() {
         for (int64_t j = 0; j < shape[3]; ++j) {
           if (!used[cell(b, i, j)]) bias.set({b, h, i, j}, random_.pick({kNan, kInfinity}));
         }
+      }
+    }
+  }
+}
+
+// Gives every row that sees keys at least one whose mask is not the sentinel: in a row of -10000
+// alone float32 has a thousandth left for the scores, as its sums are the contract's.
+void Builder::keep_one_visible(double sentinel) {
+  const View& bias = c_.in[kAttentionBias].view();
+  for (int64_t b = 0; b < o_.batch; ++b) {
+    for (int64_t i = 0; i < o_.rows; ++i) {
+      int64_t first, last;
+      visible_range(b, i, &first, &last);
+      for (int64_t h = 0; h < bias.dim(1) && last > first; ++h) {
+        const int64_t row[] = {bias.dim(0) == 1 ? 0 : b, h, bias.dim(2) == 1 ? 0 : i};
+        bool kept = false;
+        for (int64_t j = first; j < last; ++j) {
+          const double mask = bias.at({row[0], row[1], row[2], j});
+          kept = kept || (mask != sentinel && std::isfinite(mask));
+        }
+        if (!kept) bias.set({row[0], row[1], row[2], last - 1}, 0);
       }
     }
   }
@@ -112,8 +134,7 @@ void Builder::poison_unused() {
   }
 }
 
-bool Builder::set_key(bool value, int64_t b, int64_t head, int64_t j, int64_t channel,
-                      double to) {
+bool Builder::set_key(bool value, int64_t b, int64_t head, int64_t j, int64_t channel, double to) {
   const int64_t past = o_.past_of(b);
   if (j < past) {
     const View& cache = c_.in[value ? kPastValue : kPastKey].view();

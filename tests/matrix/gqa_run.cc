@@ -19,13 +19,17 @@ struct Prepared {
 class Run {
  public:
   Run(GqaCase& c, attn_context* context, attn_session* session, const std::string& engine)
-      : c_(c), context_(context), session_(session), engine_(engine), inputs_(c.inputs()),
+      : c_(c),
+        context_(context),
+        session_(session),
+        engine_(engine),
+        inputs_(c.inputs()),
         outputs_(c.outputs()) {}
 
   RunResult run() {
     c_.restore();
-    const Outcome created = test::create_op(op_, context_, "com.microsoft",
-                                            "GroupQueryAttention", 1, c_.attributes(), "node");
+    const Outcome created = test::create_op(op_, context_, "com.microsoft", "GroupQueryAttention",
+                                            1, c_.attributes(), "node");
     if (!created.ok()) return failed("op_create: " + created.message);
     const Outcome asked = ask();
     if (!asked.ok()) return failed("op_query: " + asked.message);
@@ -39,8 +43,7 @@ class Run {
     if (c_.expected.faults != 0) {
       if (executed.status != ATTN_INVALID_ARGUMENT) {
         return failed("a broken rule (fault bits " + std::to_string(c_.expected.faults) +
-                      ") gave status " + std::to_string(executed.status) + " " +
-                      executed.message);
+                      ") gave status " + std::to_string(executed.status) + " " + executed.message);
       }
       const std::string touched = check_untouched(c_);
       return touched.empty() ? RunResult{Verdict::kPassed, {}, {}} : failed(touched);
@@ -97,9 +100,10 @@ class Run {
       return "the claim gate says " + std::string(support_.supported ? "yes" : "no: ") +
              support_.reason + ", prepare says " + (prepared.ok() ? "yes" : prepared.message);
     }
-    if (!prepared.ok() && (support_.status != prepared.status ||
-                           without_numbers(prepared.message).find(
-                               without_numbers(support_.reason)) == std::string::npos)) {
+    if (!prepared.ok() &&
+        (support_.status != prepared.status ||
+         without_numbers(prepared.message).find(without_numbers(support_.reason)) ==
+             std::string::npos)) {
       return "the claim gate refuses with " + std::to_string(support_.status) + " " +
              support_.reason + ", prepare with " + std::to_string(prepared.status) + " " +
              prepared.message;
@@ -161,8 +165,8 @@ class Run {
       if (c_.through_binding) {
         return attn_binding_execute(prepared_.binding.get(), &desc, error);
       }
-      return attn_plan_execute(prepared_.plan.get(), session_, inputs_.data(),
-                               inputs_.size(), outputs_.data(), outputs_.size(), &desc, error);
+      return attn_plan_execute(prepared_.plan.get(), session_, inputs_.data(), inputs_.size(),
+                               outputs_.data(), outputs_.size(), &desc, error);
     });
   }
 

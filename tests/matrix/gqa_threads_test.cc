@@ -20,8 +20,11 @@ std::vector<GqaOutline> outlines() {
   std::vector<GqaOutline> list;
   const struct {
     int64_t batch, rows, total, heads, kv_heads, size;
-  } sizes[] = {{1, 1, 2000, 8, 2, 64}, {3, 1, 700, 6, 1, 128}, {1, 160, 160, 4, 2, 64},
-               {2, 33, 300, 4, 4, 80}, {5, 1, 40, 2, 2, 96}};
+  } sizes[] = {{1, 1, 2000, 8, 2, 64},
+               {3, 1, 700, 6, 1, 128},
+               {1, 160, 160, 4, 2, 64},
+               {2, 33, 300, 4, 4, 80},
+               {5, 1, 40, 2, 2, 96}};
   for (Type type : {Type::kFloat32, Type::kFloat16, Type::kBfloat16}) {
     for (const auto& size : sizes) {
       GqaOutline o;
@@ -144,10 +147,9 @@ TEST(GqaThreads, BatchInvariantPlansKeepASequencesBits) {
     desc.outputs = outputs.data();
     desc.output_count = outputs.size();
     test::Handle<attn_plan> plan;
-    const test::Outcome prepared =
-        test::create(plan, [&](attn_plan** out, attn_error* error) {
-          return attn_op_prepare(op.get(), &desc, out, error);
-        });
+    const test::Outcome prepared = test::create(plan, [&](attn_plan** out, attn_error* error) {
+      return attn_op_prepare(op.get(), &desc, out, error);
+    });
     EXPECT_TRUE(prepared.ok()) << prepared.message;
     const test::Outcome executed = test::outcome_of([&](attn_error* error) {
       return attn_plan_execute(plan.get(), device.session.get(), inputs.data(), inputs.size(),
