@@ -9,9 +9,9 @@
  *   Status      Functions that can fail return an attn_status and take an attn_error* (may be null)
  *               as their last parameter. On success only its `status` is written. A function that
  *               fails before its first launch leaves outputs untouched and nothing to clean up.
- *   struct_size Every growable struct begins with it: set it to sizeof(the struct) and zero the rest
- *               (ATTN_X_INIT does both). Input structs may be shorter than the library's: the tail
- *               counts as zero; longer ones are accepted if the tail is zero and refused with
+ *   struct_size Every growable struct begins with it: set it to sizeof(the struct) and zero the
+ *               rest (ATTN_X_INIT does both). Input structs may be shorter than the library's: the
+ *               tail counts as zero; longer ones are accepted if the tail is zero and refused with
  *               ATTN_VERSION otherwise. Of output structs the library writes min(struct_size, its
  *               own size) bytes and zeroes what the caller has beyond. Zero means the default.
  *               Growable structs never stand in arrays; frozen ones (said so at each) may.
@@ -42,14 +42,14 @@
 extern "C" {
 #endif
 
-/* ---- Version ---------------------------------------------------------------------------------- */
+/* ---- Version --------------------------------------------------------------------------------- */
 
 /* Version of this header: the ABI that a client compiled from it may ask for. High 16 bits: major,
  * 0 until the ABI is frozen at 1.0; low 16 bits: minor, which counts additions. */
 #define ATTN_ABI_VERSION ((uint32_t)0x00000001u)
 #define ATTN_VERSION_STRING "0.1.0"
 
-/* ---- Status ----------------------------------------------------------------------------------- */
+/* ---- Status ---------------------------------------------------------------------------------- */
 
 /* Values that a client does not know are failures. */
 typedef int32_t attn_status;
@@ -88,7 +88,7 @@ typedef struct attn_error {
   char message[1000]; /* operator and label, argument, what came, what is accepted */
 } attn_error;
 
-/* ---- Objects ---------------------------------------------------------------------------------- */
+/* ---- Objects --------------------------------------------------------------------------------- */
 
 typedef struct attn_context attn_context; /* a device with its options and caches; threads: any */
 typedef struct attn_session attn_session; /* one order of executions; threads: one at a time */
@@ -96,7 +96,7 @@ typedef struct attn_op attn_op;           /* an operator with its attributes; th
 typedef struct attn_plan attn_plan;       /* how a shape class of an op runs; threads: any */
 typedef struct attn_binding attn_binding; /* an op's tensors tied to a session; one at a time */
 
-/* ---- Tensors ---------------------------------------------------------------------------------- */
+/* ---- Tensors --------------------------------------------------------------------------------- */
 
 /* Codes and meanings of DLPack. */
 #define ATTN_DEVICE_CPU 1
@@ -156,7 +156,7 @@ typedef struct attn_alias {
  * sink and smooth term. Shape (B, Hq, S), or (Hq, tokens) where tokens are packed. */
 #define ATTN_SLOT_LOG_SUM_EXP 0x1000u
 
-/* ---- Callbacks -------------------------------------------------------------------------------- */
+/* ---- Callbacks ------------------------------------------------------------------------------- */
 
 /* Callback structs are copied. `release_user`, unless null, is called once, after the last use; it
  * is not called where no context could be made. */
@@ -203,7 +203,7 @@ typedef struct attn_executor {
                        void* task_context);
 } attn_executor;
 
-/* ---- Devices and contexts --------------------------------------------------------------------- */
+/* ---- Devices and contexts -------------------------------------------------------------------- */
 
 /* A device of this machine, listed before any context exists. */
 typedef struct attn_device_info {
@@ -226,14 +226,14 @@ typedef struct attn_context_desc {
   int32_t device_id;
   int32_t thread_count; /* CPU: threads that one execute may use, 0 = all that the process may */
   uint32_t reserved;
-  const char* simd_level;   /* CPU: null = the best; else a name of the context info's list */
-  const char* engine;       /* forced engine for every plan, null = choose */
-  void* native_context;     /* CUDA: a CUcontext; null = the current one if it is on the device, else
+  const char* simd_level;  /* CPU: null = the best; else a name of the context info's list */
+  const char* engine;      /* forced engine for every plan, null = choose */
+  void* native_context;    /* CUDA: a CUcontext; null = the current one if it is on the device, else
                                the primary one. Fixed for the context's life. */
-  const char* driver_path;  /* CUDA: libcuda, null = search */
-  const char* nvrtc_path;   /* CUDA: libnvrtc, null = search */
-  const char* cache_folder; /* kernels' disk cache, null = the default folder */
-  uint64_t cache_limit_bytes; /* 0 = default */
+  const char* driver_path; /* CUDA: libcuda, null = search */
+  const char* nvrtc_path;  /* CUDA: libnvrtc, null = search */
+  const char* cache_folder;        /* kernels' disk cache, null = the default folder */
+  uint64_t cache_limit_bytes;      /* 0 = default */
   const attn_allocator* allocator; /* the structs are copied */
   const attn_logger* logger;
   const attn_executor* executor; /* CPU: instead of the library's pool */
@@ -244,13 +244,13 @@ typedef struct attn_context_info {
   uint32_t struct_size;
   int32_t device_type;
   int32_t device_id;
-  int32_t thread_count;        /* CPU: threads of one execute */
+  int32_t thread_count; /* CPU: threads of one execute */
   const char* device_name;
-  const char* architecture;    /* CPU: "x86-64"; CUDA: "sm_90" */
-  const char* simd_level;      /* CPU: in use */
-  const char* simd_levels;     /* CPU: all that this machine has, best first, joined with "," */
-  const char* engines;         /* names that may be forced, joined with "," */
-  const char* driver_version;  /* CUDA; empty elsewhere, as are the rest */
+  const char* architecture;   /* CPU: "x86-64"; CUDA: "sm_90" */
+  const char* simd_level;     /* CPU: in use */
+  const char* simd_levels;    /* CPU: all that this machine has, best first, joined with "," */
+  const char* engines;        /* names that may be forced, joined with "," */
+  const char* driver_version; /* CUDA; empty elsewhere, as are the rest */
   const char* driver_path;
   const char* nvrtc_version;
   const char* nvrtc_path;
@@ -263,7 +263,7 @@ typedef struct attn_context_info {
 typedef struct attn_context_stats {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t plans_created;    /* plan cache misses */
+  uint64_t plans_created; /* plan cache misses */
   uint64_t plan_cache_hits;
   uint64_t plans_live;
   uint64_t ops_live;
@@ -277,7 +277,7 @@ typedef struct attn_context_stats {
   uint64_t disk_cache_misses;
 } attn_context_stats;
 
-/* ---- Operators -------------------------------------------------------------------------------- */
+/* ---- Operators ------------------------------------------------------------------------------- */
 
 /* An operator that the library knows. Texts are static. */
 typedef struct attn_operator_info {
@@ -296,13 +296,13 @@ typedef struct attn_operator_info {
 typedef struct attn_slot_info {
   uint32_t struct_size;
   uint32_t slot;
-  uint32_t optional;      /* 1: may be absent */
-  uint32_t memory;        /* accepted ATTN_MEMORY_... bits of a CUDA context; the CPU takes host */
-  int32_t may_alias;      /* outputs: the input slot whose memory it may share, -1 none */
+  uint32_t optional; /* 1: may be absent */
+  uint32_t memory;   /* accepted ATTN_MEMORY_... bits of a CUDA context; the CPU takes host */
+  int32_t may_alias; /* outputs: the input slot whose memory it may share, -1 none */
   uint32_t reserved;
   const char* name;
-  const char* types;      /* accepted element types, joined with "," */
-  const char* shape;      /* with the letters of the documentation */
+  const char* types; /* accepted element types, joined with "," */
+  const char* shape; /* with the letters of the documentation */
 } attn_slot_info;
 
 #define ATTN_ATTRIBUTE_INT 1u
@@ -325,10 +325,10 @@ typedef struct attn_attribute_info {
 /* An attribute's value. Frozen. */
 typedef struct attn_attribute {
   const char* name;
-  uint32_t type;    /* ATTN_ATTRIBUTE_... */
-  uint32_t count;   /* elements of INTS and FLOATS, bytes of STRING without NUL (0: NUL-terminated) */
-  int64_t i;        /* INT */
-  double f;         /* FLOAT */
+  uint32_t type;  /* ATTN_ATTRIBUTE_... */
+  uint32_t count; /* elements of INTS and FLOATS, bytes of STRING without NUL (0: NUL-terminated) */
+  int64_t i;      /* INT */
+  double f;       /* FLOAT */
   const void* data; /* STRING: const char*; INTS: const int64_t*; FLOATS: const float* */
 } attn_attribute;
 
@@ -338,26 +338,26 @@ typedef struct attn_op_desc {
   uint32_t flags;
   const char* domain; /* "" and "ai.onnx" are the same */
   const char* type;
-  const char* label;  /* the node's name for messages, may be null */
+  const char* label; /* the node's name for messages, may be null */
   const attn_attribute* attributes;
   uint32_t attribute_count;
   int32_t version; /* the opset version of the model's domain */
 } attn_op_desc;
 
-/* ---- Query, inference, prepare, execute ------------------------------------------------------- */
+/* ---- Query, inference, prepare, execute ------------------------------------------------------ */
 
 /* Capture facts. */
-#define ATTN_CAPTURE_SUPPORTED 1u              /* execute can be captured once prepared */
-#define ATTN_CAPTURE_NEEDS_PREPARE 2u          /* not prepared yet */
-#define ATTN_CAPTURE_POINTERS_BAKED 4u         /* addresses and capacities are fixed by a capture */
-#define ATTN_CAPTURE_LENGTHS_ON_DEVICE 8u      /* lengths may change between replays */
+#define ATTN_CAPTURE_SUPPORTED 1u         /* execute can be captured once prepared */
+#define ATTN_CAPTURE_NEEDS_PREPARE 2u     /* not prepared yet */
+#define ATTN_CAPTURE_POINTERS_BAKED 4u    /* addresses and capacities are fixed by a capture */
+#define ATTN_CAPTURE_LENGTHS_ON_DEVICE 8u /* lengths may change between replays */
 #define ATTN_CAPTURE_WORKSPACE_MUST_PERSIST 16u /* the caller's workspace must outlive the graph */
 
 /* The claim gate's question: would the op run with this? No data is touched. */
 typedef struct attn_query_desc {
   uint32_t struct_size;
   uint32_t flags;
-  const attn_arg* inputs; /* tensors without data; shape -1 = any */
+  const attn_arg* inputs;  /* tensors without data; shape -1 = any */
   const attn_arg* outputs; /* the outputs wanted; a tensor may be null where its shape follows.
                               Required outputs count as wanted without being listed. */
   const attn_alias* aliases;
@@ -384,7 +384,7 @@ typedef struct attn_support {
 /* What to plan for. attn_binding_prepare takes the bound tensors and ignores none of the rest. */
 typedef struct attn_prepare_desc {
   uint32_t struct_size;
-  uint32_t flags;          /* ATTN_PREPARE_... */
+  uint32_t flags;            /* ATTN_PREPARE_... */
   const attn_arg* inputs;    /* attn_op_prepare only; data may be null */
   const attn_arg* outputs;   /* as in attn_query_desc */
   const attn_alias* aliases; /* for tensors without data; with data the addresses tell */
@@ -392,10 +392,10 @@ typedef struct attn_prepare_desc {
   uint32_t output_count;
   uint32_t alias_count;
   uint32_t reserved;
-  const char* engine;        /* forced engine by name, null = the context's choice */
-  int64_t max_batch;         /* the range that the plan serves; 0 = what the tensors have */
+  const char* engine; /* forced engine by name, null = the context's choice */
+  int64_t max_batch;  /* the range that the plan serves; 0 = what the tensors have */
   int64_t max_query_length;
-  int64_t max_total_length;  /* keys of one sequence */
+  int64_t max_total_length; /* keys of one sequence */
 } attn_prepare_desc;
 
 /* Facts of a plan. */
@@ -432,39 +432,39 @@ typedef struct attn_session_desc {
   const char* label; /* for messages, may be null */
 } attn_session_desc;
 
-/* ---- Faults ----------------------------------------------------------------------------------- */
+/* ---- Faults ---------------------------------------------------------------------------------- */
 
 /* Bits of a device fault: lengths in device memory that break a rule. */
-#define ATTN_FAULT_TOTAL_OVERFLOW 1u      /* total overflows int32 */
-#define ATTN_FAULT_PAST_NEGATIVE 2u       /* total is shorter than the new keys */
-#define ATTN_FAULT_QUERY_START 4u         /* total is shorter than the new queries */
-#define ATTN_FAULT_PAST_BEYOND 8u         /* past reaches beyond the past buffer */
-#define ATTN_FAULT_TOTAL_BEYOND 16u       /* total reaches beyond the present capacity */
-#define ATTN_FAULT_POSITION 32u           /* a position lies outside the rotary table */
-#define ATTN_FAULT_TOTAL_BOUND 64u        /* total exceeds total_sequence_length */
-#define ATTN_FAULT_VALID_LENGTH 128u      /* a valid length lies outside [0, L] */
-#define ATTN_FAULT_CUMULATIVE 256u        /* cumulative lengths not ascending, or beyond the tokens */
-#define ATTN_FAULT_BLOCK 512u             /* a block id lies outside the pool */
-#define ATTN_FAULT_WRITE_INDEX 1024u      /* a write index lies outside the cache */
+#define ATTN_FAULT_TOTAL_OVERFLOW 1u /* total overflows int32 */
+#define ATTN_FAULT_PAST_NEGATIVE 2u  /* total is shorter than the new keys */
+#define ATTN_FAULT_QUERY_START 4u    /* total is shorter than the new queries */
+#define ATTN_FAULT_PAST_BEYOND 8u    /* past reaches beyond the past buffer */
+#define ATTN_FAULT_TOTAL_BEYOND 16u  /* total reaches beyond the present capacity */
+#define ATTN_FAULT_POSITION 32u      /* a position lies outside the rotary table */
+#define ATTN_FAULT_TOTAL_BOUND 64u   /* total exceeds total_sequence_length */
+#define ATTN_FAULT_VALID_LENGTH 128u /* a valid length lies outside [0, L] */
+#define ATTN_FAULT_CUMULATIVE 256u   /* cumulative lengths not ascending, or beyond the tokens */
+#define ATTN_FAULT_BLOCK 512u        /* a block id lies outside the pool */
+#define ATTN_FAULT_WRITE_INDEX 1024u /* a write index lies outside the cache */
 
 /* The first fault of a session. bits 0: none. */
 typedef struct attn_fault_info {
   uint32_t struct_size;
-  uint32_t bits;  /* all ATTN_FAULT_... raised since the last clear */
-  int64_t batch;  /* of the first fault */
-  int64_t value;  /* that broke the rule */
+  uint32_t bits;   /* all ATTN_FAULT_... raised since the last clear */
+  int64_t batch;   /* of the first fault */
+  int64_t value;   /* that broke the rule */
   char label[128]; /* the op's */
-  char text[512]; /* the rules in words, joined with "; " */
+  char text[512];  /* the rules in words, joined with "; " */
 } attn_fault_info;
 
-/* ---- Functions -------------------------------------------------------------------------------- */
+/* ---- Functions ------------------------------------------------------------------------------- */
 
 struct attn_api;
 
 /* The library's version, "major.minor.patch". Never fails, never changes. Threads: any. */
 ATTN_EXPORT const char* attn_version(void);
 
-/* The library's ABI: ATTN_ABI_VERSION of the header it was built from. Never fails. Threads: any. */
+/* The ABI that the library was built with, like ATTN_ABI_VERSION. Never fails. Threads: any. */
 ATTN_EXPORT uint32_t attn_abi_version(void);
 
 /* The table of all functions. `minimum_abi` is the lowest ABI that the client needs: the same major
@@ -614,7 +614,7 @@ ATTN_EXPORT attn_status attn_binding_capture_support(attn_binding* binding, attn
 ATTN_EXPORT attn_status attn_binding_describe(attn_binding* binding, char* buffer, size_t capacity,
                                               size_t* needed, attn_error* error);
 
-/* ---- Table ------------------------------------------------------------------------------------ */
+/* ---- Table ----------------------------------------------------------------------------------- */
 
 /* All functions above, for clients that open the library at run time. Only appended to: a member
  * exists in a table whose struct_size reaches beyond it. */
@@ -644,8 +644,8 @@ typedef struct attn_api {
   void (*plan_release)(attn_plan*);
   attn_status (*plan_get_info)(attn_plan*, attn_plan_info*, attn_error*);
   attn_status (*plan_describe)(attn_plan*, char*, size_t, size_t*, attn_error*);
-  attn_status (*plan_execute)(attn_plan*, attn_session*, const attn_arg*, uint32_t,
-                              const attn_arg*, uint32_t, const attn_execute_desc*, attn_error*);
+  attn_status (*plan_execute)(attn_plan*, attn_session*, const attn_arg*, uint32_t, const attn_arg*,
+                              uint32_t, const attn_execute_desc*, attn_error*);
   attn_status (*session_create)(attn_context*, const attn_session_desc*, attn_session**,
                                 attn_error*);
   void (*session_release)(attn_session*);
@@ -667,7 +667,7 @@ typedef struct attn_api {
 } /* extern "C" */
 #endif
 
-/* ---- Initialisers ----------------------------------------------------------------------------- */
+/* ---- Initialisers ---------------------------------------------------------------------------- */
 
 /* `attn_tensor t = ATTN_TENSOR_INIT;` zeroes the struct and sets its size, in C and in C++. */
 #ifdef __cplusplus
@@ -681,8 +681,7 @@ inline T attn_init() {
 }
 #define ATTN_INIT(type) attn_init<type>()
 #else
-#define ATTN_INIT(type) \
-  { .struct_size = (uint32_t)sizeof(type) }
+#define ATTN_INIT(type) {.struct_size = (uint32_t)sizeof(type)}
 #endif
 #define ATTN_ERROR_INIT ATTN_INIT(attn_error)
 #define ATTN_TENSOR_INIT ATTN_INIT(attn_tensor)

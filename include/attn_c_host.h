@@ -31,7 +31,8 @@ ATTN_EXPORT attn_status attn_host_get_api(uint32_t minimum_abi, const struct att
 ATTN_EXPORT attn_status attn_host_memory_alloc(attn_context* context, uint32_t kind, uint64_t bytes,
                                                void** memory, attn_error* error);
 
-/* Frees memory of attn_host_memory_alloc; null is legal. CUDA: waits for the device. Threads: any. */
+/* Frees memory of attn_host_memory_alloc; null is legal. CUDA: waits for the device.
+ * Threads: any. */
 ATTN_EXPORT attn_status attn_host_memory_free(attn_context* context, uint32_t kind, void* memory,
                                               attn_error* error);
 

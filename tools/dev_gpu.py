@@ -1,4 +1,4 @@
-"""`./dev gpu-test`: the tests that need a GPU, on a machine that may have no compiler and no network.
+"""`./dev gpu-test`: the tests that need a GPU, where there may be no compiler and no network.
 
 The programs lie in build/gpu/bin and build/gpu/lib. They are built first where that is possible;
 else the ones that were built elsewhere and copied here are run.

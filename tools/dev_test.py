@@ -10,8 +10,8 @@ from dev_lint import tidy
 from dev_results import Counts, count_ctest
 from dev_setup import BUILD, environment, say
 
-# What follows the release build in the whole run: everything again under the sanitizers, but for what
-# looks at the repository or at the shared library as a file.
+# What follows the release build in the whole run: everything again under the sanitizers, but for
+# what looks at the repository or at the shared library as a file.
 SANITIZERS = ["asan", "tsan"]
 NOT_SANITIZED = "repository|abi"
 

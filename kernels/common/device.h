@@ -48,9 +48,12 @@ ATTN_DEVICE float load_element(const void* base, i64 index) {
 }
 template <int type>
 ATTN_DEVICE void store_element(void* base, i64 index, float value) {
-  if constexpr (type == kTypeFloat16) ((u16*)base)[index] = float_to_half(value);
-  else if constexpr (type == kTypeBfloat16) ((u16*)base)[index] = float_to_bfloat(value);
-  else ((float*)base)[index] = value;
+  if constexpr (type == kTypeFloat16)
+    ((u16*)base)[index] = float_to_half(value);
+  else if constexpr (type == kTypeBfloat16)
+    ((u16*)base)[index] = float_to_bfloat(value);
+  else
+    ((float*)base)[index] = value;
 }
 template <int type>
 ATTN_DEVICE float round_element(float value) {
@@ -85,9 +88,9 @@ ATTN_DEVICE float exp2_fast(float x) {
   return r;
 }
 
-// The second kernel of a call may start while the first one runs (programmatic dependent launch): the
-// first allows it at its beginning, the second waits here for the first one's results. Without that
-// launch attribute, and before sm_90, both do nothing.
+// The second kernel of a call may start while the first one runs (programmatic dependent launch):
+// the first allows it at its beginning, the second waits here for the first one's results. Without
+// that launch attribute, and before sm_90, both do nothing.
 ATTN_DEVICE void allow_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -100,8 +103,12 @@ ATTN_DEVICE void wait_for_previous() {
 }
 
 template <class T>
-ATTN_DEVICE T min_of(T a, T b) { return a < b ? a : b; }
+ATTN_DEVICE T min_of(T a, T b) {
+  return a < b ? a : b;
+}
 template <class T>
-ATTN_DEVICE T max_of(T a, T b) { return a > b ? a : b; }
+ATTN_DEVICE T max_of(T a, T b) {
+  return a > b ? a : b;
+}
 
 }  // namespace attnk

@@ -114,7 +114,13 @@ struct KvUpdateParams {
 
 enum { kMaskNone = 0, kMaskAdditive = 1, kMaskBoolean = 2 };
 enum { kSinkNone = 0, kSinkZero = 1, kSinkPerHead = 2 };
-enum { kScoresNone = 0, kScoresRaw = 1, kScoresCapped = 2, kScoresBiased = 3, kScoresProbabilities = 4 };
+enum {
+  kScoresNone = 0,
+  kScoresRaw = 1,
+  kScoresCapped = 2,
+  kScoresBiased = 3,
+  kScoresProbabilities = 4
+};
 
 struct AttentionParams {
   View query, key, value, key_fresh, value_fresh, output, scores, lse;

@@ -18,8 +18,7 @@ ATTN_DEVICE void transform_row(const TransformParams& t, float* row, int channel
     for (int h = 16; h; h >>= 1) sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, h));
     float r = __fdiv_rn(1.f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, (float)channels), t.epsilon)));
     for (int c = lane; c < channels; c += 32) {
-      row[c] = __fmul_rn(__fmul_rn(row[c], r),
-                         load_element<type>(t.weight, c * t.weight_stride));
+      row[c] = __fmul_rn(__fmul_rn(row[c], r), load_element<type>(t.weight, c * t.weight_stride));
     }
     __syncwarp();
   }

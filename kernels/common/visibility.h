@@ -1,8 +1,8 @@
 // Which keys a query row sees: causality, window and length as one interval.
 #pragma once
 
-#include "common/params.h"
 #include "common/device.h"
+#include "common/params.h"
 
 namespace attnk {
 

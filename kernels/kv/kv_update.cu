@@ -18,23 +18,28 @@ constexpr int kType = ATTN_TYPE;
 constexpr int kWarps = 8;
 
 // Copies bits of one row, 16 bytes a lane where both sides allow it.
-ATTN_DEVICE void copy_row(const void* src, i64 src_stride, void* dst, i64 dst_stride, int channels) {
+ATTN_DEVICE void copy_row(const void* src, i64 src_stride, void* dst, i64 dst_stride,
+                          int channels) {
   constexpr int bytes = ElementBytes<kType>::value;
   int lane = threadIdx.x & 31;
   bool wide = src_stride == 1 && dst_stride == 1 && (channels * bytes) % 16 == 0 &&
               (((u64)src | (u64)dst) & 15) == 0;
   if (wide) {
-    for (int c = lane; c < channels * bytes / 16; c += 32) ((uint4*)dst)[c] = ((const uint4*)src)[c];
+    for (int c = lane; c < channels * bytes / 16; c += 32)
+      ((uint4*)dst)[c] = ((const uint4*)src)[c];
     return;
   }
   for (int c = lane; c < channels; c += 32) {
-    if constexpr (bytes == 4) ((u32*)dst)[c * dst_stride] = ((const u32*)src)[c * src_stride];
-    else ((u16*)dst)[c * dst_stride] = ((const u16*)src)[c * src_stride];
+    if constexpr (bytes == 4)
+      ((u32*)dst)[c * dst_stride] = ((const u32*)src)[c * src_stride];
+    else
+      ((u16*)dst)[c * dst_stride] = ((const u16*)src)[c * src_stride];
   }
 }
 
 ATTN_DEVICE void zero_row(void* dst, i64 dst_stride, int channels) {
-  for (int c = threadIdx.x & 31; c < channels; c += 32) store_element<kType>(dst, c * dst_stride, 0.f);
+  for (int c = threadIdx.x & 31; c < channels; c += 32)
+    store_element<kType>(dst, c * dst_stride, 0.f);
 }
 
 ATTN_DEVICE void* row_address(const View& v, i64 b, i64 h, i64 row) {

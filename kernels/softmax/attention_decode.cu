@@ -138,7 +138,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int d = 0; d < kStepsD; d++) {
       u32 k[4];
-      ldmatrix_x4(k, at + (((lane & 7) + (lane >> 4) * 8) * kLdK + ((lane >> 3) & 1) * 8 + d * 16) * 2);
+      ldmatrix_x4(
+          k, at + (((lane & 7) + (lane >> 4) * 8) * kLdK + ((lane >> 3) & 1) * 8 + d * 16) * 2);
       mma_16x8x16<kType>(s[0], q[d], k[0], k[1]);
       mma_16x8x16<kType>(s[1], q[d], k[2], k[3]);
     }
@@ -297,9 +298,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   if (!is_last) return;
   if (p.last && unit == 0 && threadIdx.x == 0) end_call(p.faults);
 
-  // A thread takes four channels of a row; where threads are left over, several share a row's splits
-  // (part i of n takes splits i, i + n, ...) and are merged in order. All loads of a batch of splits
-  // are under way at once: tops, denominators and sums do not wait for each other.
+  // A thread takes four channels of a row; where threads are left over, several share a row's
+  // splits (part i of n takes splits i, i + n, ...) and are merged in order. All loads of a batch
+  // of splits are under way at once: tops, denominators and sums do not wait for each other.
   constexpr int kBatch = kDv > 128 ? 4 : 8;  // as registers allow
   const int splits = (int)p.splits;
   const float* part = p.partials + unit * p.splits * kPartial;

@@ -1,13 +1,14 @@
 // Prefill in float32 at float32 accuracy: flash attention on the tensor cores with every operand
-// split into two TF32 pieces, x = high + low (high: the top 11 significand bits, low: the rest), and
-// three products: high*high + high*low + low*high. What is left out is below 2^-21 of a product.
+// split into two TF32 pieces, x = high + low (high: the top 11 significand bits, low: the rest),
+// and three products: high*high + high*low + low*high. What is left out is below 2^-21 of a
+// product.
 //
 // One block treats BLOCK_M rows of one head, each of the WARPS warps 16 of them; K and V come in
 // tiles of BLOCK_N keys by cp.async, one buffer each, as in attention_mma.cu. Fragments (m16n8k8):
 // lane l holds of A rows l / 4 (+ 8), columns l % 4 (+ 4); of B row l % 4 (+ 4), column l / 4; of
-// the scores columns 2 (l % 4) and + 1. For P V the keys of a step are renamed, so that a lane's two
-// scores are its A columns: step key l % 4 is key 2 (l % 4), step key l % 4 + 4 is 2 (l % 4) + 1.
-// Rows are padded so that fragment loads hit 32 different banks: by 4 floats.
+// the scores columns 2 (l % 4) and + 1. For P V the keys of a step are renamed, so that a lane's
+// two scores are its A columns: step key l % 4 is key 2 (l % 4), step key l % 4 + 4 is 2 (l % 4) +
+// 1. Rows are padded so that fragment loads hit 32 different banks: by 4 floats.
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
@@ -208,8 +209,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
 
   copy_wait<0>();
-  const float sink = kSinkKind == kSinkPerHead
-                         ? load_element<kTypeFloat32>(p.sink, h * p.sink_stride) : 0.f;
+  const float sink =
+      kSinkKind == kSinkPerHead ? load_element<kTypeFloat32>(p.sink, h * p.sink_stride) : 0.f;
   float* out = (float*)p.output.data + b * p.output.batch + h * p.output.head;
 #pragma unroll
   for (int r = 0; r < 2; r++) {

@@ -50,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const i64 mask_base = mask_row_offset(p, b, h, i);
 
   const i64 qo = row_offset(p.query, b, h, i);
-  for (int c = tid; c < d; c += kThreads) q[c] = load_element<kType>(p.query.data, qo + c * p.query.channel);
+  for (int c = tid; c < d; c += kThreads)
+    q[c] = load_element<kType>(p.query.data, qo + c * p.query.channel);
   __syncthreads();
   if (p.has_query_transform && live) {
     if (warp == 0) transform_row<kType>(p.query_transform, q, d, b, i, lengths.query_start + i);
@@ -77,7 +78,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         const bool fresh = j >= lengths.past;
         const View& v = fresh ? p.key_fresh : p.key;
         const i64 row = fresh ? j - lengths.past : j, at = row_offset(v, b, hk, row);
-        for (int c = lane; c < d; c += 32) rows[warp][c] = load_element<kType>(v.data, at + c * v.channel);
+        for (int c = lane; c < d; c += 32)
+          rows[warp][c] = load_element<kType>(v.data, at + c * v.channel);
         __syncwarp();
         if (fresh) transform_row<kType>(p.key_transform, rows[warp], d, b, row, j);
         float x = 0.f;
@@ -154,7 +156,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
   float factor = 1.f;
   if (p.sink_kind != kSinkNone && !empty) {
-    const float sink = p.sink_kind == kSinkPerHead ? load_element<kType>(p.sink, h * p.sink_stride) : 0.f;
+    const float sink =
+        p.sink_kind == kSinkPerHead ? load_element<kType>(p.sink, h * p.sink_stride) : 0.f;
     const float joint = fmaxf(top, sink);
     factor = expf(top - joint);
     sum = sum * factor + expf(sink - joint);

@@ -1,14 +1,14 @@
 // Prefill: flash attention on the tensor cores (mma.sync m16n8k16), float16 and bfloat16.
 //
-// One block treats BLOCK_M query rows of one head. WARPS warps own BLOCK_M / WARPS rows each (one or
-// two tiles of 16), so that a warp's softmax needs no other warp. K and V come in tiles of BLOCK_N
-// keys by cp.async, one buffer each: K(n+1) is fetched while P(n)V(n) runs and V(n) while Q K(n)
-// runs. Tiles are walked from the last visible one down, so the masked ones come first.
+// One block treats BLOCK_M query rows of one head. WARPS warps own BLOCK_M / WARPS rows each (one
+// or two tiles of 16), so that a warp's softmax needs no other warp. K and V come in tiles of
+// BLOCK_N keys by cp.async, one buffer each: K(n+1) is fetched while P(n)V(n) runs and V(n) while Q
+// K(n) runs. Tiles are walked from the last visible one down, so the masked ones come first.
 //
 // Shared memory rows are padded by 16 bytes: (row bytes / 16) is odd, so the eight rows of an
 // ldmatrix tile fall into different banks. Fragments, per 16x8 tile of scores: lane l holds rows
-// l / 4 and l / 4 + 8, columns 2 (l % 4) and + 1; two neighbouring score tiles are the A fragment of
-// one 16-key step of P V.
+// l / 4 and l / 4 + 8, columns 2 (l % 4) and + 1; two neighbouring score tiles are the A fragment
+// of one 16-key step of P V.
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
@@ -78,8 +78,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     float* buffer = (float*)sk + warp * kDp;
     for (int r = warp * kRowsPerWarp; r < (warp + 1) * kRowsPerWarp; r++) {
       for (int c = lane; c < kDp; c += 32) {
-        buffer[c] = r < rows && c < kD
-                        ? load_element<kType>(qbase, (i64)(m0 + r) * p.query.row + c) : 0.f;
+        buffer[c] =
+            r < rows && c < kD ? load_element<kType>(qbase, (i64)(m0 + r) * p.query.row + c) : 0.f;
       }
       __syncwarp();
       if (r < rows) {
@@ -231,8 +231,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // Denominators; then rows go through the warp's own part of the Q tile and out in 16-byte pieces.
   copy_wait<0>();
-  const float sink = kSinkKind == kSinkPerHead
-                         ? load_element<kType>(p.sink, h * p.sink_stride) * kLog2e : 0.f;
+  const float sink =
+      kSinkKind == kSinkPerHead ? load_element<kType>(p.sink, h * p.sink_stride) * kLog2e : 0.f;
   __syncwarp();
 #pragma unroll
   for (int t = 0; t < kTilesM; t++) {
@@ -245,7 +245,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       const bool empty = m[t][r] == -infinity() && sum == 0.f;
       if (kHasLse && (lane & 3) == 0 && row < rows) {
         float value = empty ? -infinity() : m[t][r] * kLn2 + logf(sum);
-        ((float*)p.lse.data)[b * p.lse.batch + h * p.lse.head + (i64)(m0 + row) * p.lse.row] = value;
+        ((float*)p.lse.data)[b * p.lse.batch + h * p.lse.head + (i64)(m0 + row) * p.lse.row] =
+            value;
       }
       float factor = 1.f;
       if (kSinkKind != kSinkNone && !empty) {

@@ -60,8 +60,8 @@ struct Block {
   Visibility view;
 };
 
-ATTN_DEVICE void produce(const AttentionParams& p, const Block& block, Barriers* barriers,
-                         u32 keys, u32 values) {
+ATTN_DEVICE void produce(const AttentionParams& p, const Block& block, Barriers* barriers, u32 keys,
+                         u32 values) {
   const u16* kbase = (const u16*)p.key.data + block.b * p.key.batch + block.hk * p.key.head;
   const u16* vbase = (const u16*)p.value.data + block.b * p.value.batch + block.hk * p.value.head;
   const int total = block.view.total;
@@ -93,8 +93,8 @@ ATTN_DEVICE void produce(const AttentionParams& p, const Block& block, Barriers*
 }
 
 // Query rows of one warpgroup to shared memory, transformed, a warp a row.
-ATTN_DEVICE void load_query(const AttentionParams& p, const Block& block, u32 queries, float* buffer,
-                            int warpgroup) {
+ATTN_DEVICE void load_query(const AttentionParams& p, const Block& block, u32 queries,
+                            float* buffer, int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
   const u16* base = (const u16*)p.query.data + block.b * p.query.batch + block.h * p.query.head;
   if constexpr (kQueryTransform) {
@@ -102,7 +102,8 @@ ATTN_DEVICE void load_query(const AttentionParams& p, const Block& block, u32 qu
     for (int r = warpgroup * 64 + warp; r < warpgroup * 64 + 64; r += 4) {
       for (int c = lane; c < kDp; c += 32) {
         row[c] = r < block.rows && c < kD
-                     ? load_element<kType>(base, (i64)(block.m0 + r) * p.query.row + c) : 0.f;
+                     ? load_element<kType>(base, (i64)(block.m0 + r) * p.query.row + c)
+                     : 0.f;
       }
       __syncwarp();
       if (r < block.rows) {
@@ -114,7 +115,8 @@ ATTN_DEVICE void load_query(const AttentionParams& p, const Block& block, u32 qu
         const u32 at = queries + swizzled(r, c, kM);
         asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at),
                      "r"(pack2<kType>(x[0], x[1])), "r"(pack2<kType>(x[2], x[3])),
-                     "r"(pack2<kType>(x[4], x[5])), "r"(pack2<kType>(x[6], x[7])) : "memory");
+                     "r"(pack2<kType>(x[4], x[5])), "r"(pack2<kType>(x[6], x[7]))
+                     : "memory");
       }
       __syncwarp();
     }
@@ -214,7 +216,8 @@ ATTN_DEVICE void pack_weights(const float (&s)[kN / 2], u32 (&weights)[kN / 16][
 #pragma unroll
   for (int k = 0; k < kN / 16; k++) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) weights[k][i] = pack2<kType>(s[k * 8 + 2 * i], s[k * 8 + 2 * i + 1]);
+    for (int i = 0; i < 4; i++)
+      weights[k][i] = pack2<kType>(s[k * 8 + 2 * i], s[k * 8 + 2 * i + 1]);
   }
 }
 
@@ -236,7 +239,8 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows
                         u32 queries, int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
   const float sink = kSinkKind == kSinkPerHead
-                         ? load_element<kType>(p.sink, block.h * p.sink_stride) * kLog2e : 0.f;
+                         ? load_element<kType>(p.sink, block.h * p.sink_stride) * kLog2e
+                         : 0.f;
   // A padded row of 16-byte pieces keeps the eight rows of a store apart.
   constexpr int pitch = kDvp * 2;
   const u32 own = queries + (warpgroup * 64 + warp * 16) * kDp * 2;

@@ -24,7 +24,9 @@ inline constexpr DType kInt32{kCodeInt, 32, 1};
 inline constexpr DType kInt64{kCodeInt, 64, 1};
 inline constexpr DType kBool{kCodeBool, 8, 1};
 
-inline int64_t size_of(DType type) { return (static_cast<int64_t>(type.bits) * type.lanes + 7) / 8; }
+inline int64_t size_of(DType type) {
+  return (static_cast<int64_t>(type.bits) * type.lanes + 7) / 8;
+}
 
 // The ONNX spelling ("float16", "bool"), or "code/bits/lanes" for what has no name here.
 const char* name_of(DType type);

@@ -13,8 +13,7 @@ namespace attn {
 
 class Error : public std::exception {
  public:
-  Error(attn_status status, std::string message)
-      : status_(status), message_(std::move(message)) {}
+  Error(attn_status status, std::string message) : status_(status), message_(std::move(message)) {}
   attn_status status() const { return status_; }
   const std::string& message() const { return message_; }
   const char* what() const noexcept override { return message_.c_str(); }

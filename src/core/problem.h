@@ -79,9 +79,9 @@ struct Lengths {
   int64_t uniform_past = 0;
   const int32_t* values = nullptr;
   int64_t value_stride = 1;
-  const int32_t* bound = nullptr;   // total_sequence_length
-  int64_t past_capacity = 0;        // rows of the shorter bound past buffer, 0 without one
-  int64_t present_capacity = -1;    // rows of the shorter bound present buffer, -1 without one
+  const int32_t* bound = nullptr;  // total_sequence_length
+  int64_t past_capacity = 0;       // rows of the shorter bound past buffer, 0 without one
+  int64_t present_capacity = -1;   // rows of the shorter bound present buffer, -1 without one
   // Rotary table rows that positions must lie in; -1 without rotary. positions as in RowTransform.
   int64_t table_rows = -1;
   const int64_t* positions = nullptr;
@@ -100,11 +100,11 @@ struct RowLengths {
 // ---- KV update ----------------------------------------------------------------------------------
 
 struct CacheUpdateSpec {
-  bool active = false;        // a present buffer is bound
-  bool has_past = false;      // a past buffer is bound
-  bool in_place = false;      // present is past: append only
-  bool unit_channel = true;   // all channel strides are 1
-  RowTransformSpec transform; // keys only
+  bool active = false;         // a present buffer is bound
+  bool has_past = false;       // a past buffer is bound
+  bool in_place = false;       // present is past: append only
+  bool unit_channel = true;    // all channel strides are 1
+  RowTransformSpec transform;  // keys only
   bool operator==(const CacheUpdateSpec&) const = default;
 };
 
@@ -146,8 +146,8 @@ struct AttentionSpec {
   int32_t kv_heads = 0;
   int32_t head_size = 0;
   int32_t v_head_size = 0;
-  double scale = 0;    // literal
-  double softcap = 0;  // c * tanh(x / c); 0 off
+  double scale = 0;           // literal
+  double softcap = 0;         // c * tanh(x / c); 0 off
   bool causal = false;        // key j visible to position p iff j <= p
   int64_t left_window = -1;   // j >= p - left_window; -1 unbounded
   int64_t right_window = -1;  // j <= p + right_window; -1 unbounded
@@ -155,13 +155,13 @@ struct AttentionSpec {
   MaskKind mask = MaskKind::kNone;
   DType mask_type{};
   ScoreStage scores = ScoreStage::kNone;
-  float hidden_score = 0;   // written where causality, window or length hide a key
+  float hidden_score = 0;  // written where causality, window or length hide a key
   bool log_sum_exp = false;
   bool unit_channel = true;  // channel strides of Q, K, V and output are all 1
   bool unit_mask_column = true;
-  bool key_fresh = false;    // keys [past, total) are read from `key_fresh`, not from `key`
+  bool key_fresh = false;  // keys [past, total) are read from `key_fresh`, not from `key`
   bool value_fresh = false;
-  bool key_cached = true;    // `key` is bound (false: past is 0 for every batch row)
+  bool key_cached = true;  // `key` is bound (false: past is 0 for every batch row)
   bool value_cached = true;
   RowTransformSpec query_transform;
   RowTransformSpec key_transform;  // of fresh keys only
@@ -169,11 +169,12 @@ struct AttentionSpec {
 };
 
 // out[b, h, i] = sum_j p_j V[b, h / group, j] with p the softmax over the visible keys j of
-//   x_j = softcap(scale * q . k_j) + mask[b, h, i, j]        (visible: j < total and the rules above)
-// plus the sink in the denominator. Key row j of batch row b is `key` row j, unless key_fresh and
-// j >= past: then it is transform(`key_fresh` row j - past), rounded to `type`. V likewise, without
-// a transform. Rows beyond `total`, and what is not visible, are never felt, NaN included (V at
-// hidden keys below `total` excepted). A row with nothing visible is zero, log-sum-exp -infinity.
+//   x_j = softcap(scale * q . k_j) + mask[b, h, i, j]    (visible: j < total and the rules above)
+// plus the sink in the denominator. Key row j of batch row b is `key` row j, unless
+// key_fresh and j >= past: then it is transform(`key_fresh` row j - past), rounded to `type`. V
+// likewise, without a transform. Rows beyond `total`, and what is not visible, are never felt, NaN
+// included (V at hidden keys below `total` excepted). A row with nothing visible is zero,
+// log-sum-exp -infinity.
 struct AttentionProblem {
   AttentionSpec spec;
   int64_t batch = 0;
@@ -182,7 +183,7 @@ struct AttentionProblem {
   View4 query;             // (B, Hq, S, D)
   View4 key, value;        // (B, Hkv, rows, D | Dv)
   View4 key_fresh, value_fresh;
-  View4 output;            // (B, Hq, S, Dv)
+  View4 output;  // (B, Hq, S, Dv)
   RowTransform query_transform;
   RowTransform key_transform;
   // mask[b, h, i, j] with strides; 0 where it broadcasts. Columns at or beyond mask_columns hide.
@@ -191,9 +192,9 @@ struct AttentionProblem {
   int64_t mask_columns = 0;
   const void* sink = nullptr;  // (Hq), the query's type
   int64_t sink_stride = 1;
-  View4 scores;           // (B, Hq, S, score_columns): column stride is `channel`
+  View4 scores;  // (B, Hq, S, score_columns): column stride is `channel`
   int64_t score_columns = 0;
-  View4 log_sum_exp;      // float32 (B, Hq, S): channel unused
+  View4 log_sum_exp;  // float32 (B, Hq, S): channel unused
 };
 
 // What one call of an operator becomes. Stages run in this order.

@@ -23,8 +23,8 @@ using VU = hn::Vec<U32>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kSumLanes = 32;  // of the sum of squares, see row_transform.h
 
-// Conversions give the bits of core/dtype.cc on every target. Where there is no instruction for one it
-// is done by integer operations here: Highway's emulations do not all round to nearest, or lose
+// Conversions give the bits of core/dtype.cc on every target. Where there is no instruction for one
+// it is done by integer operations here: Highway's emulations do not all round to nearest, or lose
 // infinities.
 
 struct Float32 {

@@ -173,7 +173,8 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   kv.engine = kKvUpdateName;
   kv.considered = {{kKvUpdateName, true,
                     cat("lengths, faults, norm, rotary embedding and append in one launch; kernel "
-                        "from ", plan->kv_update->origin)}};
+                        "from ",
+                        plan->kv_update->origin)}};
   plan->stages.push_back(std::move(kv));
   if (call.attention) {
     for (size_t i = 0; i < plan->attention.size(); ++i) {

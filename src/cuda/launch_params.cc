@@ -69,8 +69,8 @@ void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
   out.positions = reinterpret_cast<const attnk::i64*>(lengths.positions);
   out.position_batch = lengths.position_batch;
   out.position_row = lengths.position_row;
-  out.rule = lengths.spec.rule == LengthRule::kUniform ? attnk::kLengthUniform
-                                                       : attnk::kLengthGroupQuery;
+  out.rule =
+      lengths.spec.rule == LengthRule::kUniform ? attnk::kLengthUniform : attnk::kLengthGroupQuery;
   out.empty_slots = lengths.spec.empty_slots;
 }
 

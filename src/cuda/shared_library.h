@@ -9,7 +9,7 @@ namespace attn::cuda {
 // One place to look: a path or a bare SONAME, and what kind of place it is, for messages.
 struct LibraryPlace {
   std::string path;
-  std::string kind;        // "option", "ATTN_C_NVRTC_PATH", "already loaded", ...
+  std::string kind;          // "option", "ATTN_C_NVRTC_PATH", "already loaded", ...
   bool only_loaded = false;  // take it only if the process has it already (RTLD_NOLOAD)
 };
 

@@ -1,4 +1,4 @@
-"""ATTN_X_INIT gives the same bytes in C and in C++: the size, then zeros; and no struct lacks one."""
+"""ATTN_X_INIT gives the same bytes in C and C++: the size, then zeros; and no struct lacks one."""
 
 import argparse
 import subprocess

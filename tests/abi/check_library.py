@@ -18,7 +18,7 @@ NEEDED = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux
           "ld-linux-aarch64.so.1"}
 NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (3, 0)}
 MAX_BYTES = 15 << 20
-# crtbeginS.o brings one, libgcc's reading of the processor's features another: what is more is ours.
+# crtbeginS.o brings one, libgcc's reading of the processor's features another: more are ours.
 MAX_CONSTRUCTORS = 2
 
 

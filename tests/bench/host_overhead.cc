@@ -69,9 +69,8 @@ struct Fixture {
     attn_context_desc context_desc = ATTN_CONTEXT_DESC_INIT;
     context_desc.thread_count = 1;
     check(api().context_create(&context_desc, &context, &error), error);
-    const attn_attribute attributes[] = {
-        {"num_heads", ATTN_ATTRIBUTE_INT, 0, 1, 0.0, nullptr},
-        {"kv_num_heads", ATTN_ATTRIBUTE_INT, 0, 1, 0.0, nullptr}};
+    const attn_attribute attributes[] = {{"num_heads", ATTN_ATTRIBUTE_INT, 0, 1, 0.0, nullptr},
+                                         {"kv_num_heads", ATTN_ATTRIBUTE_INT, 0, 1, 0.0, nullptr}};
     attn_op_desc op_desc = ATTN_OP_DESC_INIT;
     op_desc.domain = "com.microsoft";
     op_desc.type = "GroupQueryAttention";

@@ -122,8 +122,8 @@ GqaCase unfused(const GqaCase& fused, const GqaCase& queries, const GqaCase& key
                     {b, i, h * o.size + d});
         }
         for (int64_t h = 0; append && h < o.kv_heads; ++h) {
-          copy_bits(keys.out[matrix::kPresentKey].view(), {b, h, i, d},
-                    c.in[matrix::kKey].view(), {b, i, h * o.size + d});
+          copy_bits(keys.out[matrix::kPresentKey].view(), {b, h, i, d}, c.in[matrix::kKey].view(),
+                    {b, i, h * o.size + d});
           copy_bits(fused.in[matrix::kValue].view(), {b, i, h * o.size + d},
                     c.in[matrix::kValue].view(), {b, i, h * o.size + d});
         }
@@ -167,11 +167,11 @@ TEST_F(GpuBits, FusedStepsEqualTheUnfusedChain) {
     for (int64_t rows : {1, 3, 40}) {
       for (const Form& form : {Form{false, false, false}, Form{false, true, false},
                                Form{true, false, false}, Form{false, false, true}}) {
-        GqaCase fused = build(
-            step_outline(type, rows, form.norm, form.interleaved, form.positions), 50);
+        GqaCase fused =
+            build(step_outline(type, rows, form.norm, form.interleaved, form.positions), 50);
         for (const char* engine : kEngines) {
-          const std::string what = test::name_of(type) + ", " + std::to_string(rows) +
-                                   " rows, " + engine + (form.norm ? ", norm" : "") +
+          const std::string what = test::name_of(type) + ", " + std::to_string(rows) + " rows, " +
+                                   engine + (form.norm ? ", norm" : "") +
                                    (form.interleaved ? ", interleaved" : "") +
                                    (form.positions ? ", positions" : "");
           fused.restore();
@@ -182,8 +182,7 @@ TEST_F(GpuBits, FusedStepsEqualTheUnfusedChain) {
           const std::vector<unsigned char> output = bytes_of(fused.out[matrix::kOutput]);
           const std::vector<unsigned char> keys_after = bytes_of(fused.in[matrix::kPastKey]);
           const std::vector<unsigned char> values_after = bytes_of(fused.in[matrix::kPastValue]);
-          const GqaCase queries =
-              transformed(lane, fused, matrix::kQuery, fused.outline.heads);
+          const GqaCase queries = transformed(lane, fused, matrix::kQuery, fused.outline.heads);
           const GqaCase keys = transformed(lane, fused, matrix::kKey, fused.outline.kv_heads);
           for (bool append : {true, false}) {
             GqaCase plain = unfused(fused, queries, keys, append);

@@ -14,7 +14,9 @@ struct ExpectedFaults {
   uint32_t bits = 0;      // must be set
   uint32_t may_join = 0;  // a row that breaks another rule too may have its positions looked at
   std::vector<bool> bad;  // batch rows; empty when none is
-  bool agrees(uint32_t found) const { return (found & ~may_join) == (bits & ~may_join) && (found & bits) == bits; }
+  bool agrees(uint32_t found) const {
+    return (found & ~may_join) == (bits & ~may_join) && (found & bits) == bits;
+  }
 };
 
 // The faults of a case whose lengths or positions are broken. Then takes what the device must do

@@ -58,9 +58,8 @@ TEST_F(GpuCapture, WithoutAFittingPlanItIsRefusedAndTheCaptureGoesOn) {
   desc.stream = stream.get();
   const auto execute_binding = [&](uint32_t flags) {
     desc.flags = flags;
-    return outcome_of([&](attn_error* error) {
-      return attn_binding_execute(unprepared.get(), &desc, error);
-    });
+    return outcome_of(
+        [&](attn_error* error) { return attn_binding_execute(unprepared.get(), &desc, error); });
   };
   const auto execute_other = [&] {
     attn_execute_desc plain = ATTN_EXECUTE_DESC_INIT;
@@ -83,8 +82,8 @@ TEST_F(GpuCapture, WithoutAFittingPlanItIsRefusedAndTheCaptureGoesOn) {
     if (!good.ok()) throw std::runtime_error("after the refusals: " + good.message);
   });
   EXPECT_EQ(no_plan.status, ATTN_CAPTURE) << no_plan.message;
-  EXPECT_EQ(asked.status, ATTN_CAPTURE) << "ATTN_EXECUTE_PREPARE counts outside of captures: "
-                                        << asked.message;
+  EXPECT_EQ(asked.status, ATTN_CAPTURE)
+      << "ATTN_EXECUTE_PREPARE counts outside of captures: " << asked.message;
   EXPECT_EQ(no_fit.status, ATTN_CAPTURE) << no_fit.message;
   EXPECT_NE(no_fit.message.find(std::to_string(longer.capacity)), std::string::npos)
       << "the message does not say what changed: " << no_fit.message;
@@ -173,8 +172,8 @@ TEST_F(GpuCapture, AnotherThreadsGlobalCaptureIsNotDisturbed) {
                                outputs.data(), outputs.size(), &run, error);
     });
     EXPECT_TRUE(executed.ok()) << executed.message;
-    const Outcome trimmed = outcome_of(
-        [&](attn_error* error) { return attn_context_trim(gpu.context(), error); });
+    const Outcome trimmed =
+        outcome_of([&](attn_error* error) { return attn_context_trim(gpu.context(), error); });
     EXPECT_TRUE(trimmed.ok()) << trimmed.message;
   }
   finish = true;
@@ -261,8 +260,7 @@ TEST_F(GpuCapture, TheGraphOutlivesSessionPlanAndOperator) {
   });
   session.reset();
   step.forget_plan();
-  must("context_trim",
-       [&](attn_error* error) { return attn_context_trim(gpu.context(), error); });
+  must("context_trim", [&](attn_error* error) { return attn_context_trim(gpu.context(), error); });
   // Whatever was freed would be handed out here, and overwritten.
   std::vector<test::Handle<attn_session>> sessions;
   std::vector<Memory> memory;

@@ -114,8 +114,8 @@ TEST_F(GpuContext, TheCallersCurrentContextStaysWithOneOfHis) {
       desc.stream = foreign;
       const Outcome refused = outcome_of([&](attn_error* error) {
         return attn_plan_execute(step.plan(), session.get(), step.inputs().data(),
-                                 step.inputs().size(), step.outputs().data(),
-                                 step.outputs().size(), &desc, error);
+                                 step.inputs().size(), step.outputs().data(), step.outputs().size(),
+                                 &desc, error);
       });
       EXPECT_EQ(refused.status, ATTN_INVALID_ARGUMENT) << refused.message;
       must_driver("cuStreamDestroy", Driver::get().StreamDestroy(foreign));

@@ -18,7 +18,8 @@ std::string build_folder() {
   char path[4096] = {};
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   std::string text(path, length > 0 ? static_cast<size_t>(length) : 0);
-  for (int i = 0; i < 2; ++i) text.resize(text.rfind('/') == std::string::npos ? 0 : text.rfind('/'));
+  for (int i = 0; i < 2; ++i)
+    text.resize(text.rfind('/') == std::string::npos ? 0 : text.rfind('/'));
   return text;
 }
 

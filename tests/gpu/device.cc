@@ -68,21 +68,18 @@ Gpu::Gpu(int32_t id) : id_(id) {
 }
 
 Stream::Stream(const Gpu& gpu) : context_(gpu.context()) {
-  must("host_stream_create", [&](attn_error* error) {
-    return attn_host_stream_create(context_, &stream_, error);
-  });
+  must("host_stream_create",
+       [&](attn_error* error) { return attn_host_stream_create(context_, &stream_, error); });
 }
 
 Stream::~Stream() { attn_host_stream_release(context_, stream_, nullptr); }
 
 void Stream::wait() const {
-  must("host_stream_synchronize", [&](attn_error* error) {
-    return attn_host_stream_synchronize(context_, stream_, error);
-  });
+  must("host_stream_synchronize",
+       [&](attn_error* error) { return attn_host_stream_synchronize(context_, stream_, error); });
 }
 
-void copy(const Gpu& gpu, void* target, const void* source, uint64_t bytes,
-          const Stream& stream) {
+void copy(const Gpu& gpu, void* target, const void* source, uint64_t bytes, const Stream& stream) {
   must("host_memory_copy", [&](attn_error* error) {
     return attn_host_memory_copy(gpu.context(), target, source, bytes, stream.get(), error);
   });

@@ -12,8 +12,8 @@ namespace {
 
 Driver open() {
   const char* path = std::getenv("ATTN_C_DRIVER_PATH");
-  void* library = dlopen(path != nullptr && *path != '\0' ? path : "libcuda.so.1",
-                         RTLD_NOW | RTLD_LOCAL);
+  void* library =
+      dlopen(path != nullptr && *path != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw std::runtime_error("libcuda.so.1 cannot be opened");
   Driver driver{};
   const auto load = [&](auto& function, const char* name) {
@@ -67,8 +67,7 @@ CurrentContext::~CurrentContext() { Driver::get().CtxSetCurrent(before_); }
 
 PrimaryContext::PrimaryContext(int device) {
   must_driver("cuDeviceGet", Driver::get().DeviceGet(&device_, device));
-  must_driver("cuDevicePrimaryCtxRetain",
-              Driver::get().DevicePrimaryCtxRetain(&context_, device_));
+  must_driver("cuDevicePrimaryCtxRetain", Driver::get().DevicePrimaryCtxRetain(&context_, device_));
 }
 
 PrimaryContext::~PrimaryContext() { Driver::get().DevicePrimaryCtxRelease(device_); }

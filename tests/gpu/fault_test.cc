@@ -18,13 +18,13 @@ using test::Type;
 struct Break {
   const char* name;
   uint32_t bits;
-  int64_t rows, new_rows;            // S and N
-  int64_t past_rows, present_rows;   // equal: in place
+  int64_t rows, new_rows;           // S and N
+  int64_t past_rows, present_rows;  // equal: in place
   int64_t bound;
-  std::vector<int64_t> good;         // totals of the whole problem
-  std::vector<int64_t> broken;       // seqlens_k of the broken one
+  std::vector<int64_t> good;    // totals of the whole problem
+  std::vector<int64_t> broken;  // seqlens_k of the broken one
   bool rotary = false;
-  int64_t short_table = 0;           // rows of the rotary table, 0: enough
+  int64_t short_table = 0;  // rows of the rotary table, 0: enough
 };
 
 constexpr int64_t kMost = 2147483647;
@@ -56,11 +56,11 @@ GqaOutline outline(const Break& rule, Type type) {
   o.batch = static_cast<int64_t>(rule.good.size());
   o.rows = rule.rows;
   o.new_rows = rule.new_rows;
-  o.step = rule.bound == rule.rows          ? matrix::Step::kPrompt
-           : rule.new_rows == 0             ? matrix::Step::kSharedCache
-           : rule.new_rows != rule.rows     ? matrix::Step::kFreeKeys
-           : rule.rows == 1                 ? matrix::Step::kDecode
-                                            : matrix::Step::kChunk;
+  o.step = rule.bound == rule.rows      ? matrix::Step::kPrompt
+           : rule.new_rows == 0         ? matrix::Step::kSharedCache
+           : rule.new_rows != rule.rows ? matrix::Step::kFreeKeys
+           : rule.rows == 1             ? matrix::Step::kDecode
+                                        : matrix::Step::kChunk;
   o.totals = rule.good;
   o.bound = rule.bound;
   o.past = true;
@@ -122,7 +122,8 @@ TEST_P(GpuFaults, BitsGoodRowsPoisonAndClear) {
         const RunResult result = run_problem(
             lane, [&](bool broke) { return make(rule, type, broke); }, bound_on_host, engine);
         EXPECT_NE(result.verdict, Verdict::kFailed)
-            << engine << ", " << test::name_of(type) << ":\n" << result.text;
+            << engine << ", " << test::name_of(type) << ":\n"
+            << result.text;
       }
     }
   }

@@ -64,8 +64,8 @@ bool device_has(const Gpu& gpu, uint64_t bytes) {
 void zero(const Gpu& gpu, const PlainMemory& memory) {
   const PrimaryContext primary(gpu.id());
   const CurrentContext current(primary.get());
-  must_driver("cuMemsetD8", Driver::get().MemsetD8(
-                                reinterpret_cast<uintptr_t>(memory.data()), 0, memory.size()));
+  must_driver("cuMemsetD8",
+              Driver::get().MemsetD8(reinterpret_cast<uintptr_t>(memory.data()), 0, memory.size()));
 }
 
 test::Handle<attn_op> make_op(const Gpu& gpu, int64_t heads, int64_t kv_heads, int64_t window,
@@ -137,7 +137,10 @@ constexpr int64_t kTail = 300, kShortPast = 3;
 class FarEnd {
  public:
   explicit FarEnd(const Gpu& gpu)
-      : gpu_(gpu), stream_(gpu), keys_(gpu, kCacheBytes), values_(gpu, kCacheBytes),
+      : gpu_(gpu),
+        stream_(gpu),
+        keys_(gpu, kCacheBytes),
+        values_(gpu, kCacheBytes),
         session_(make_session(gpu)) {}
 
   // Appends `rows` tokens at the end of the second sequence, and behind three keys of the first.
@@ -146,7 +149,8 @@ class FarEnd {
     zero(gpu_, keys_);
     zero(gpu_, values_);
     test::Random random(seed);
-    // Scores of the tail vary by about 6, so that it outweighs the zeros or is weighed against them.
+    // Scores of the tail vary by about 6, so that it outweighs the zeros or is weighed against
+    // them.
     const double scale = 6 / std::sqrt(static_cast<double>(kSize));
     const Numbers query(kBatch * rows * kHeads * kSize, random, 1);
     const Numbers key(kBatch * rows * kKvHeads * kSize, random, 1);
@@ -164,8 +168,7 @@ class FarEnd {
     Memory q = put(query.bits), k = put(key.bits), v = put(value.bits);
     Memory output(gpu_, static_cast<int64_t>(query.bits.size()) * kBytes);
     output.fill(0xFF, stream_);
-    const std::vector<int32_t> lengths = {static_cast<int32_t>(rows - 1 + kShortPast),
-                                          kLength - 1};
+    const std::vector<int32_t> lengths = {static_cast<int32_t>(rows - 1 + kShortPast), kLength - 1};
     Memory seqlens = put(lengths), bound = put(std::vector<int32_t>{kLength});
 
     test::Arguments inputs, outputs;
@@ -190,8 +193,8 @@ class FarEnd {
 
     std::vector<uint16_t> got(query.bits.size());
     if (!output.download(got.data(), stream_)) return "the output's fence was written";
-    std::string findings = compare(rows, window, scale, query, key, value, tail_key, tail_value,
-                                   got);
+    std::string findings =
+        compare(rows, window, scale, query, key, value, tail_key, tail_value, got);
     findings += compare_caches(rows, key, value, tail_key);
     return findings;
   }
@@ -242,8 +245,9 @@ class FarEnd {
         }
       }
     }
-    return meter.passed() ? "" : "relative error " + std::to_string(meter.error()) +
-                                     ", worst row " + std::to_string(meter.worst_row()) + "; ";
+    return meter.passed() ? ""
+                          : "relative error " + std::to_string(meter.error()) + ", worst row " +
+                                std::to_string(meter.worst_row()) + "; ";
   }
 
   // The last rows of each head: the tail as it was, then the new rows; the next head begins with

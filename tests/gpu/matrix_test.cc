@@ -55,9 +55,8 @@ struct Problem {
 
   GqaCase make(bool broken) const {
     test::Random random(seed);
-    GqaOutline outline =
-        free ? matrix::draw_outline(seed, {.cost_limit = 3000000}, random)
-             : draw_inside(spec, seed, wish);
+    GqaOutline outline = free ? matrix::draw_outline(seed, {.cost_limit = 3000000}, random)
+                              : draw_inside(spec, seed, wish);
     if (!broken) outline.breach = matrix::Breach::kNone;
     test::Random memory(test::derive_seed(seed, 10));
     return matrix::build_case(outline, memory);
@@ -127,9 +126,9 @@ class Totals {
   void report(uint64_t drawn) {
     std::cout << drawn << " problems drawn\n";
     for (const auto& [engine, count] : counts_) {
-      std::cout << "  " << (engine.empty() ? "(chosen)" : engine) << ": accepted "
-                << count.accepted << " (" << count.broken << " with broken lengths), refused "
-                << count.refused << "\n    worst error (of a whole output / of a row):";
+      std::cout << "  " << (engine.empty() ? "(chosen)" : engine) << ": accepted " << count.accepted
+                << " (" << count.broken << " with broken lengths), refused " << count.refused
+                << "\n    worst error (of a whole output / of a row):";
       for (const auto& [type, worst] : count.worst) {
         std::cout << " " << type << " " << std::setprecision(2) << worst.output_error << " / "
                   << worst.worst_row;
@@ -161,21 +160,21 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
   GqaCase c = problem.make(true);
   const bool broken = c.expected.faults != 0;
   for (const std::string& engine : problem.engines()) {
-    const RunResult result =
-        broken ? run_problem(lane, [&](bool broke) { return problem.make(broke); },
-                             problem.bound_on_host, engine)
-               : run_case(lane, c, problem.bound_on_host, engine);
+    const RunResult result = broken ? run_problem(
+                                          lane, [&](bool broke) { return problem.make(broke); },
+                                          problem.bound_on_host, engine)
+                                    : run_case(lane, c, problem.bound_on_host, engine);
     if (result.verdict != Verdict::kFailed) {
       totals.add(engine, c, broken, result);
       continue;
     }
-    totals.fail("seed " + std::to_string(seed) + ", engine " +
-                (engine.empty() ? "(chosen)" : engine) + ", " +
-                (problem.free ? "no specialisation" : text_of(problem.spec)) +
-                ", total_sequence_length " + (problem.bound_on_host ? "on the host" : "on the device") +
-                ":\n" + result.text + "\n  " + matrix::text_of(c.outline) +
-                "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
-                " ATTN_C_TEST_COUNT=1 gpu_tests --gtest_filter=GpuMatrix.RotatingSeeds");
+    totals.fail(
+        "seed " + std::to_string(seed) + ", engine " + (engine.empty() ? "(chosen)" : engine) +
+        ", " + (problem.free ? "no specialisation" : text_of(problem.spec)) +
+        ", total_sequence_length " + (problem.bound_on_host ? "on the host" : "on the device") +
+        ":\n" + result.text + "\n  " + matrix::text_of(c.outline) +
+        "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
+        " ATTN_C_TEST_COUNT=1 gpu_tests --gtest_filter=GpuMatrix.RotatingSeeds");
     return;
   }
 }
@@ -223,8 +222,7 @@ TEST_F(GpuMatrix, RotatingSeeds) {
 TEST_F(GpuMatrix, KnowsEveryEngine) {
   std::vector<std::string> known(std::begin(kEngines), std::end(kEngines));
   known.emplace_back("fused-kv-update");
-  std::vector<std::string> named =
-      test::split_names(test::info_of(Gpu::first().context()).engines);
+  std::vector<std::string> named = test::split_names(test::info_of(Gpu::first().context()).engines);
   std::sort(known.begin(), known.end());
   std::sort(named.begin(), named.end());
   EXPECT_EQ(named, known);

@@ -22,8 +22,12 @@ int64_t replays() {
 class Pair {
  public:
   Pair(const StepShape& shape, uint64_t seed)
-      : gpu_(Gpu::first()), stream_(gpu_), shape_(shape), captured_(gpu_, stream_, shape, seed),
-        eager_(gpu_, stream_, shape, seed), captured_session_(make_session(gpu_)),
+      : gpu_(Gpu::first()),
+        stream_(gpu_),
+        shape_(shape),
+        captured_(gpu_, stream_, shape, seed),
+        eager_(gpu_, stream_, shape, seed),
+        captured_session_(make_session(gpu_)),
         eager_session_(make_session(gpu_)) {
     // Scratch of a session grows outside of captures only.
     captured_.run(captured_session_.get());
@@ -48,8 +52,7 @@ class Pair {
     eager_.run(eager_session_.get());
     if (captured_.output() != eager_.output()) return "other outputs than eager";
     if (whole_caches && captured_.caches() != eager_.caches()) return "other caches than eager";
-    const uint32_t bits =
-        poll(captured_session_.get()).bits | poll(eager_session_.get()).bits;
+    const uint32_t bits = poll(captured_session_.get()).bits | poll(eager_session_.get()).bits;
     return bits == 0 ? "" : "fault bits " + std::to_string(bits);
   }
   // A replay against float64, with NaN in every row that was not written.

@@ -57,8 +57,7 @@ DeviceCase::DeviceCase(Lane& lane, matrix::GqaCase& c, bool bound_on_host, std::
 
 RunResult DeviceCase::refused(const Outcome& outcome) {
   if (outcome.status != ATTN_UNSUPPORTED) {
-    return failed("refused with status " + std::to_string(outcome.status) + ": " +
-                  outcome.message);
+    return failed("refused with status " + std::to_string(outcome.status) + ": " + outcome.message);
   }
   if (engine_.empty() || engine_ == "generic") {
     return failed("a legal problem is not served: " + outcome.message);

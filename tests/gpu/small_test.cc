@@ -53,8 +53,9 @@ GqaOutline outline(const Small& small) {
   o.rows = o.new_rows = small.rows;
   o.totals = small.totals;
   const bool prompt = small.totals[0] == small.rows;
-  o.step = prompt ? matrix::Step::kPrompt
-                  : small.rows == 1 ? matrix::Step::kDecode : matrix::Step::kChunk;
+  o.step = prompt            ? matrix::Step::kPrompt
+           : small.rows == 1 ? matrix::Step::kDecode
+                             : matrix::Step::kChunk;
   o.bound = prompt ? small.rows : o.longest() + 3;
   o.past = small.cache != Cache::kNone && !prompt;
   for (matrix::CacheOutline* cache : {&o.key, &o.value}) {

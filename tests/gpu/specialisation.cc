@@ -108,9 +108,12 @@ std::string text_of(const Specialisation& spec) {
   const struct {
     bool is;
     const char* name;
-  } features[] = {{spec.bias, "bias"},         {spec.sink, "sink"},
-                  {spec.smooth, "smooth"},     {spec.softcap, "softcap"},
-                  {spec.log_sum_exp, "lse"},   {spec.transform, "transform"},
+  } features[] = {{spec.bias, "bias"},
+                  {spec.sink, "sink"},
+                  {spec.smooth, "smooth"},
+                  {spec.softcap, "softcap"},
+                  {spec.log_sum_exp, "lse"},
+                  {spec.transform, "transform"},
                   {spec.negative_scale, "negative scale"}};
   for (const auto& feature : features) {
     if (feature.is) text << ", " << feature.name;
@@ -142,8 +145,8 @@ GqaOutline draw_inside(const Specialisation& spec, uint64_t seed, Wish wish) {
       for (matrix::CacheOutline* cache : {&o.key, &o.value}) {
         if (!o.past || cache->present.bound) continue;
         cache->present.bound = true;
-        cache->present.rows = std::max<int64_t>(
-            {cache->past_rows, o.longest(), o.new_rows, int64_t{1}});
+        cache->present.rows =
+            std::max<int64_t>({cache->past_rows, o.longest(), o.new_rows, int64_t{1}});
         cache->present.in_place = cache->past_rows == cache->present.rows;
       }
     }

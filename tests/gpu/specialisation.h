@@ -18,7 +18,7 @@ struct Specialisation {
   bool smooth = false;  // a zero in the denominator
   bool softcap = false;
   bool log_sum_exp = false;
-  bool transform = false;        // queries are normalised or rotated inside
+  bool transform = false;  // queries are normalised or rotated inside
   bool negative_scale = false;
 };
 

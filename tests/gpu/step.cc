@@ -50,9 +50,14 @@ matrix::GqaOutline outline_of(const StepShape& shape) {
 }
 
 Step::Step(const Gpu& gpu, const Stream& stream, const StepShape& shape, uint64_t seed)
-    : gpu_(gpu), stream_(stream), shape_(shape), seed_(seed), case_(build(shape, seed)),
+    : gpu_(gpu),
+      stream_(stream),
+      shape_(shape),
+      seed_(seed),
+      case_(build(shape, seed)),
       mirror_(std::make_unique<Mirror>(gpu, case_, shape.bound_on_host)),
-      inputs_(mirror_->inputs()), outputs_(mirror_->outputs()) {
+      inputs_(mirror_->inputs()),
+      outputs_(mirror_->outputs()) {
   mirror_->upload(stream);
   test::Random random(test::derive_seed(seed, 4));
   for (uint64_t which = 0; which < kPool; ++which) {
@@ -127,8 +132,8 @@ test::Outcome Step::launch(attn_session* session, void* workspace, uint64_t work
   desc.workspace = workspace;
   desc.workspace_bytes = workspace_bytes;
   return test::outcome_of([&](attn_error* error) {
-    return attn_plan_execute(plan_.get(), session, inputs_.data(), inputs_.size(),
-                             outputs_.data(), outputs_.size(), &desc, error);
+    return attn_plan_execute(plan_.get(), session, inputs_.data(), inputs_.size(), outputs_.data(),
+                             outputs_.size(), &desc, error);
   });
 }
 
@@ -171,8 +176,7 @@ void Step::forget_plan() {
   op_.reset();
 }
 
-std::vector<int64_t> draw_totals(test::Random& random, int64_t batch, int64_t least,
-                                 int64_t most) {
+std::vector<int64_t> draw_totals(test::Random& random, int64_t batch, int64_t least, int64_t most) {
   std::vector<int64_t> totals;
   for (int64_t b = 0; b < batch; ++b) {
     totals.push_back(random.chance(0.1) ? (random.chance(0.5) ? least : most)

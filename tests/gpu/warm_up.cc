@@ -47,8 +47,8 @@ void prepare(const Gpu& gpu, const Specialisation& spec) {
   const Mirror mirror(gpu, c, false);
   const test::Arguments inputs = mirror.inputs(), outputs = mirror.outputs();
   test::Handle<attn_op> op;
-  test::Outcome outcome = test::create_op(op, gpu.context(), "com.microsoft",
-                                          "GroupQueryAttention", 1, c.attributes());
+  test::Outcome outcome =
+      test::create_op(op, gpu.context(), "com.microsoft", "GroupQueryAttention", 1, c.attributes());
   if (!outcome.ok()) throw std::runtime_error("op_create: " + outcome.message);
   attn_prepare_desc desc = ATTN_PREPARE_DESC_INIT;
   desc.inputs = inputs.data();

@@ -52,7 +52,7 @@ def main():
         print(f"the program in {options.readme} exits with {done.returncode}")
         return 1
     if done.stdout != expected:
-        print(f"the program in {options.readme} prints something else than shown there:\n{expected}")
+        print(f"the program in {options.readme} prints something else than shown:\n{expected}")
         return 1
     return 0
 
