@@ -112,6 +112,8 @@ Outcome DeviceCase::plan() {
 }
 
 RunResult DeviceCase::prepare() {
+  case_.restore();
+  mirror_.upload(lane_.stream);
   Outcome outcome = test::create_op(op_, lane_.gpu.context(), "com.microsoft",
                                     "GroupQueryAttention", 1, case_.attributes(), "node");
   if (!outcome.ok()) return failed("op_create: " + outcome.message);
