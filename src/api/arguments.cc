@@ -9,58 +9,6 @@
 namespace attn::api {
 namespace {
 
-// Every element type that has a name.
-constexpr DType kKnownTypes[] = {
-    kFloat32,
-    kFloat16,
-    kBfloat16,
-    kFloat64,
-    kInt32,
-    kInt64,
-    kBool,
-    {kCodeInt, 8, 1},
-    {kCodeUInt, 8, 1},
-    {kCodeInt, 4, 1},
-    {kCodeUInt, 4, 1},
-    {kCodeInt, 16, 1},
-    {kCodeUInt, 16, 1},
-    {kCodeUInt, 32, 1},
-    {kCodeUInt, 64, 1},
-    {10, 8, 1},
-    {11, 8, 1},
-    {12, 8, 1},
-    {13, 8, 1},
-};
-
-bool lists(std::string_view list, std::string_view name) {
-  while (!list.empty()) {
-    const size_t comma = list.find(',');
-    if (list.substr(0, comma) == name) return true;
-    if (comma == std::string_view::npos) break;
-    list.remove_prefix(comma + 1);
-  }
-  return false;
-}
-
-uint32_t types_of(const SlotSchema& slot) {
-  uint32_t mask = 0;
-  uint32_t bit = 1;
-  for (const DType type : kKnownTypes) {
-    if (lists(slot.types, name_of(type))) mask |= bit;
-    bit <<= 1;
-  }
-  return mask;
-}
-
-bool accepts(uint32_t mask, DType type) {
-  uint32_t bit = 1;
-  for (const DType known : kKnownTypes) {
-    if (known == type) return (mask & bit) != 0;
-    bit <<= 1;
-  }
-  return false;
-}
-
 int find_slot(std::span<const SlotSchema> slots, uint32_t slot) {
   if (slot < slots.size() && slots[slot].slot == slot) return static_cast<int>(slot);
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -78,13 +26,6 @@ int find_slot(std::span<const SlotSchema> slots, uint32_t slot) {
   fail_argument(kind, " slot ", slot, " is unknown; the operator has ", known);
 }
 
-void check_type(const SlotSchema& slot, uint32_t mask, DType type) {
-  if (!accepts(mask, type)) {
-    fail_argument(slot.name, ": element type ", name_of(type),
-                  " is not accepted; accepted: ", slot.types);
-  }
-}
-
 void check_memory(const SlotSchema& slot, const DeviceIdentity& device, Placement placement) {
   if (device.type != ATTN_DEVICE_CUDA) return;
   const uint32_t kind = placement == Placement::kHost ? ATTN_MEMORY_HOST : ATTN_MEMORY_DEVICE;
@@ -96,11 +37,10 @@ void check_memory(const SlotSchema& slot, const DeviceIdentity& device, Placemen
   }
 }
 
-void take_one(const SlotSchema& slot, uint32_t types, const attn_tensor* tensor, Intake intake,
-              bool is_output, const DeviceIdentity& device, Tensor& target, ByteRange& range) {
+void take_one(const SlotSchema& slot, const attn_tensor* tensor, Intake intake, bool is_output,
+              const DeviceIdentity& device, Tensor& target, ByteRange& range) {
   if (target.present) fail_argument(slot.name, ": slot ", slot.slot, " is given twice");
   take_tensor(tensor, slot.name, intake, is_output, device, target, range);
-  check_type(slot, types, target.type);
   check_memory(slot, device, target.placement);
 }
 
@@ -127,13 +67,6 @@ void fail_overlap(const SlotSchema& output, const SlotSchema& other, const char*
 
 }  // namespace
 
-AcceptedTypes accepted_types(const OperatorSchema& schema) {
-  AcceptedTypes result;
-  for (size_t i = 0; i < schema.inputs.size(); ++i) result.in[i] = types_of(schema.inputs[i]);
-  for (size_t i = 0; i < schema.outputs.size(); ++i) result.out[i] = types_of(schema.outputs[i]);
-  return result;
-}
-
 int input_position(const OperatorSchema& schema, uint32_t slot) {
   const int position = find_slot(schema.inputs, slot);
   if (position < 0) fail_slot(schema.inputs, slot, "input");
@@ -149,14 +82,14 @@ int output_position(const OperatorSchema& schema, uint32_t slot) {
 void take_input(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
                 ArgumentSet& set) {
   const size_t at = static_cast<size_t>(position);
-  take_one(signature.schema->inputs[at], signature.types.in[at], tensor, intake, false,
+  take_one(signature.schema->inputs[at], tensor, intake, false,
            signature.device, set.tensors.in[at], set.in_range[at]);
 }
 
 void take_output(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
                  ArgumentSet& set) {
   const size_t at = static_cast<size_t>(position);
-  take_one(signature.schema->outputs[at], signature.types.out[at], tensor, intake, true,
+  take_one(signature.schema->outputs[at], tensor, intake, true,
            signature.device, set.tensors.out[at], set.out_range[at]);
 }
 

@@ -11,19 +11,9 @@
 
 namespace attn::api {
 
-// The element types that the slots of an operator accept, made once an operator so that a call
-// compares numbers and no text: bit i stands for the i-th known type.
-struct AcceptedTypes {
-  std::array<uint32_t, kMaxInputs> in{};
-  std::array<uint32_t, kMaxOutputs> out{};
-};
-
-AcceptedTypes accepted_types(const OperatorSchema& schema);
-
 // What arguments are checked against. The schema outlives it.
 struct Signature {
   const OperatorSchema* schema = nullptr;
-  AcceptedTypes types;
   DeviceIdentity device;
 };
 

@@ -68,6 +68,19 @@ void attn_binding::prepare(const PlanChoice& wish) {
   choice_ = wish;
 }
 
+std::string attn_binding::what_needs_prepare() {
+  if (entry == nullptr) return "the binding has no plan: prepare it first";
+  try {
+    check_set();
+    attn::Lowering shapes;
+    op->contract->lower(set_.tensors, attn::LowerMode::kPlan, shapes);
+    if (attn::api::fits(entry->key(), shapes)) return {};
+    return attn::api::mismatch_text(entry->key(), shapes);
+  } catch (const attn::Error& error) {
+    return error.message();
+  }
+}
+
 void attn_binding::execute(const attn_execute_desc& options) {
   check_set();
   attn::api::check_data(op->schema(), set_.tensors);
@@ -81,7 +94,7 @@ void attn_binding::execute(const attn_execute_desc& options) {
     entry = plan_for(choice_, true);
     baked = attn::api::baked_slots(*op, set_.tensors);
   }
-  attn::api::run_call(*op->context, *entry, call, *session, options);
+  attn::api::run_call(*op, *entry, call, *session, options);
 }
 
 using attn::api::BusyGuard;
@@ -168,11 +181,12 @@ attn_status attn_binding_capture_support(attn_binding* binding, attn_plan_info* 
   return with_binding(binding, error, [&](attn_binding& self) {
     const attn::api::OutStruct out(info, "info");
     attn_plan_info filled{};
-    if (self.entry != nullptr) {
+    const std::string missing = self.what_needs_prepare();
+    if (missing.empty()) {
       attn::api::fill_plan_info(*self.op, *self.entry, self.baked, filled);
     } else {
       filled.capture_flags = ATTN_CAPTURE_NEEDS_PREPARE;
-      attn::api::copy_text(filled.reason, "the binding has no plan: prepare it first");
+      attn::api::copy_text(filled.reason, missing);
     }
     out.write(filled);
   });

@@ -19,6 +19,8 @@ struct attn_binding final : attn::api::Object<attn_binding, attn::api::ObjectKin
   void set_tensors(const attn_arg* inputs, uint32_t input_count, const attn_arg* outputs,
                    uint32_t output_count);
   void prepare(const attn::api::PlanChoice& wish);
+  // Why the plan at hand does not serve what is bound; empty when it does.
+  std::string what_needs_prepare();
   void execute(const attn_execute_desc& options);
 
   attn::api::Ref<attn_op> op;

@@ -88,9 +88,15 @@ void fill_stats(const attn_context& context, attn_context_stats& stats) {
   stats.sessions_live = get(context.stats.sessions_live);
   stats.bindings_live = get(context.stats.bindings_live);
   stats.executions = get(context.stats.executions);
-  stats.scratch_allocations =
-      get(context.stats.scratch_allocations) + get(context.cpu_stats.scratch_allocations);
-  stats.scratch_bytes = get(context.stats.scratch_bytes) + get(context.cpu_stats.scratch_bytes);
+  const BackendCounters device = context.backend->counters();
+  stats.scratch_allocations = get(context.stats.scratch_allocations) +
+                              get(context.cpu_stats.scratch_allocations) +
+                              device.scratch_allocations;
+  stats.scratch_bytes = get(context.stats.scratch_bytes) + get(context.cpu_stats.scratch_bytes) +
+                        device.scratch_bytes;
+  stats.kernel_compiles = device.kernel_compiles;
+  stats.disk_cache_hits = device.disk_cache_hits;
+  stats.disk_cache_misses = device.disk_cache_misses;
 }
 
 }  // namespace
@@ -102,6 +108,23 @@ void attn_context::check_engine(const std::string& name, const char* argument) c
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   attn::fail_argument(argument, " is '", name, "', which is no engine of this context; there are ",
                       attn::api::join(known));
+}
+
+uint32_t attn_context::number_of(const std::string& label_text) {
+  constexpr size_t kMaxLabels = 65536;  // what comes later is not told apart
+  const std::lock_guard lock(labels_mutex);
+  const auto found = label_numbers.find(label_text);
+  if (found != label_numbers.end()) return found->second;
+  if (labels.size() == kMaxLabels) return kMaxLabels;
+  const auto number = static_cast<uint32_t>(labels.size());
+  label_numbers.emplace(label_text, number);
+  labels.push_back(label_text);
+  return number;
+}
+
+std::string attn_context::label(uint32_t number) {
+  const std::lock_guard lock(labels_mutex);
+  return number < labels.size() ? labels[number] : std::string();
 }
 
 using attn::api::checked;
@@ -143,7 +166,14 @@ attn_status attn_context_trim(attn_context* context, attn_error* error) {
   return guard(error, [&] {
     attn_context& self = checked(context, "context");
     self.plans.trim();
-    const std::lock_guard lock(self.sessions_mutex);
-    for (attn_session* session : self.sessions) session->trim_if_idle();
+    std::vector<attn_session::Scratch> taken;
+    {
+      const std::lock_guard lock(self.sessions_mutex);
+      taken.reserve(self.sessions.size());
+      for (attn_session* session : self.sessions) taken.push_back(session->trim_if_idle());
+    }
+    for (const attn_session::Scratch& scratch : taken) {
+      if (scratch.memory != nullptr) self.callbacks.deallocate_host(scratch.memory, scratch.bytes);
+    }
   });
 }

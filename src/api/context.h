@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "api/callbacks.h"
@@ -35,6 +36,14 @@ struct attn_context final : attn::api::Object<attn_context, attn::api::ObjectKin
   std::string engine;  // forced for every plan, empty = choose
   std::unique_ptr<attn::Backend> backend;
   attn::api::PlanCache plans;
+
+  // Labels of ops by number, so that a device can say whose lengths were bad; kept when the op is
+  // gone, each once.
+  uint32_t number_of(const std::string& label_text);
+  std::string label(uint32_t number);
+  std::mutex labels_mutex;
+  std::vector<std::string> labels;
+  std::unordered_map<std::string, uint32_t> label_numbers;
 
   // Sessions that live, for trim.
   std::mutex sessions_mutex;

@@ -60,7 +60,18 @@ OpenDevice open_cuda(const DeviceOptions& options) {
   result.facts.identity = options.identity;
   result.facts.can_capture = true;
   result.facts.workspace_alignment = 256;
-  result.backend = cuda::make_cuda_backend(cuda_options);
+  std::unique_ptr<cuda::CudaBackend> backend = cuda::make_cuda_backend(cuda_options);
+  cuda::CudaFacts facts = backend->facts();
+  result.facts.device_name = std::move(facts.device_name);
+  result.facts.architecture = std::move(facts.architecture);
+  result.facts.driver_version = std::move(facts.driver_version);
+  result.facts.driver_path = std::move(facts.driver_path);
+  result.facts.nvrtc_version = std::move(facts.nvrtc_version);
+  result.facts.nvrtc_path = std::move(facts.nvrtc_path);
+  result.facts.cache_folder = std::move(facts.cache_folder);
+  result.facts.uuid = std::move(facts.uuid);
+  result.facts.pci_id = std::move(facts.pci_id);
+  result.backend = std::move(backend);
   return result;
 }
 

@@ -41,9 +41,11 @@ void fail_unprepared(const attn_context& context, void* stream, const PlanEntry*
                   capturing ? " (the stream captures: prepare before the capture)" : ""));
 }
 
-void run_call(attn_context& context, const PlanEntry& entry, const Lowering& lowering,
+void run_call(const attn_op& op, const PlanEntry& entry, const Lowering& lowering,
               attn_session& session, const attn_execute_desc& options) {
+  attn_context& context = *op.context;
   Launch launch;
+  launch.label = op.label_number;
   launch.stream = options.stream;
   launch.flags = options.flags;
   const uint64_t needed = entry.plan().workspace_bytes();
@@ -90,6 +92,6 @@ attn_status attn_plan_execute(attn_plan* plan, attn_session* session, const attn
       attn::api::fail_unprepared(*op.context, options.stream, self.entry.get(), lowering);
     }
     const attn::api::BusyGuard busy(order.busy, "session", order.label);
-    attn::api::run_call(*op.context, *self.entry, lowering, order, options);
+    attn::api::run_call(op, *self.entry, lowering, order, options);
   });
 }

@@ -24,7 +24,7 @@ void lower_call(const attn_op& op, const attn_arg* inputs, uint32_t input_count,
 
 // Hands a call that fits the plan to the back end. The session must be held. No allocation but for
 // scratch that has to grow.
-void run_call(attn_context& context, const PlanEntry& entry, const Lowering& lowering,
+void run_call(const attn_op& op, const PlanEntry& entry, const Lowering& lowering,
               attn_session& session, const attn_execute_desc& options);
 
 // An op and a session of one context may work together.

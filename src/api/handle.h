@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "core/error.h"
@@ -109,13 +110,27 @@ void release_handle(T* handle) noexcept {
 }
 
 // The one-at-a-time rule of sessions and bindings: held for one call, or BUSY.
+// One call at a time. Maintenance (trim) is no call: it keeps out of a busy object's way, and a call
+// that meets it waits the moment that it takes instead of being refused.
 class BusyFlag {
  public:
-  bool try_enter() { return !busy_.exchange(true, std::memory_order_acquire); }
-  void leave() { busy_.store(false, std::memory_order_release); }
+  bool try_enter() {
+    for (;;) {
+      int state = kFree;
+      if (state_.compare_exchange_weak(state, kCall, std::memory_order_acquire)) return true;
+      if (state == kCall) return false;
+      if (state == kMaintenance) std::this_thread::yield();
+    }
+  }
+  bool try_maintain() {
+    int state = kFree;
+    return state_.compare_exchange_strong(state, kMaintenance, std::memory_order_acquire);
+  }
+  void leave() { state_.store(kFree, std::memory_order_release); }
 
  private:
-  std::atomic<bool> busy_{false};
+  enum : int { kFree, kCall, kMaintenance };
+  std::atomic<int> state_{kFree};
 };
 
 class BusyGuard {

@@ -98,9 +98,9 @@ attn_op::attn_op(attn_context& owner, std::unique_ptr<attn::Operator> front_end,
     : context(owner),
       contract(std::move(front_end)),
       label(std::move(name)),
+      label_number(owner.number_of(label)),
       title(attn::api::title_of(contract->schema().type, label)),
-      signature{&contract->schema(), attn::api::accepted_types(contract->schema()),
-                owner.facts.identity},
+      signature{&contract->schema(), owner.facts.identity},
       live_(owner.stats.ops_live) {}
 
 attn_status attn_op_create(attn_context* context, const attn_op_desc* desc, attn_op** op,

@@ -18,6 +18,7 @@ struct attn_op final : attn::api::Object<attn_op, attn::api::ObjectKind::kOp> {
   attn::api::Ref<attn_context> context;
   std::unique_ptr<attn::Operator> contract;
   std::string label;
+  uint32_t label_number;  // of the context's labels
   std::string title;  // for messages: "GroupQueryAttention 'layer3'"
   attn::api::Signature signature;
 

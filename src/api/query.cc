@@ -37,6 +37,7 @@ void answer_query(attn_op& op, const attn_query_desc& desc, attn_support& answer
     ArgumentSet set;
     Lowering lowering;
     lower_shapes(op, shape, Intake::kShapes, set, lowering);
+    check_servable(lowering);
     std::string reason;
     if (!context.backend->supports(lowering, request, &reason)) {
       refuse(answer, ATTN_UNSUPPORTED, reason);

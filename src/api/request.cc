@@ -41,6 +41,12 @@ ShapeRange bounds_of(const Lowering& call, const ShapeRange& named) {
   return range;
 }
 
+}  // namespace
+
+void check_servable(const Lowering& call) { bounds_of(call, {}); }
+
+namespace {
+
 int64_t room_to_grow(int64_t size) {
   const uint64_t power = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(size, 1)));
   return std::min(static_cast<int64_t>(power), kMaxExtent);

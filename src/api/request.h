@@ -27,6 +27,9 @@ struct CallShape {
 void lower_shapes(const attn_op& op, const CallShape& shape, Intake intake, ArgumentSet& set,
                   Lowering& lowering);
 
+// Refuses known sizes that no plan can serve (UNSUPPORTED): the gate asks before the back end does.
+void check_servable(const Lowering& call);
+
 // Infers type, shape and row-major strides of the output in `position`. Returns whether a size
 // depends on a value that is not there.
 bool infer_output(const attn_op& op, const Arguments& arguments, int position, Tensor& output);

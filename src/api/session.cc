@@ -24,31 +24,36 @@ attn_session::~attn_session() {
   free_scratch();
 }
 
-void attn_session::trim_if_idle() {
-  if (!busy.try_enter()) return;
-  free_scratch();
+attn_session::Scratch attn_session::trim_if_idle() {
+  if (!busy.try_maintain()) return {};
+  const Scratch taken = take_scratch();
   backend->trim();
   busy.leave();
+  return taken;
 }
 
 void* attn_session::allocator_scratch(uint64_t bytes) {
   const attn::api::Callbacks& callbacks = context->callbacks;
   if (!callbacks.has_allocator() || bytes == 0) return nullptr;
-  if (bytes <= scratch_bytes_) return scratch_;
+  if (context->facts.identity.type != ATTN_DEVICE_CPU) return nullptr;
+  if (bytes <= scratch_.bytes) return scratch_.memory;
   free_scratch();
-  scratch_ = callbacks.allocate_host(bytes, context->facts.workspace_alignment);
-  scratch_bytes_ = bytes;
+  scratch_ = {callbacks.allocate_host(bytes, context->facts.workspace_alignment), bytes};
   context->stats.scratch_allocations.fetch_add(1, std::memory_order_relaxed);
   context->stats.scratch_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  return scratch_;
+  return scratch_.memory;
+}
+
+attn_session::Scratch attn_session::take_scratch() {
+  const Scratch taken = scratch_;
+  scratch_ = {};
+  context->stats.scratch_bytes.fetch_sub(taken.bytes, std::memory_order_relaxed);
+  return taken;
 }
 
 void attn_session::free_scratch() {
-  if (scratch_ == nullptr) return;
-  context->callbacks.deallocate_host(scratch_, scratch_bytes_);
-  context->stats.scratch_bytes.fetch_sub(scratch_bytes_, std::memory_order_relaxed);
-  scratch_ = nullptr;
-  scratch_bytes_ = 0;
+  const Scratch taken = take_scratch();
+  if (taken.memory != nullptr) context->callbacks.deallocate_host(taken.memory, taken.bytes);
 }
 
 using attn::api::checked;
@@ -73,7 +78,11 @@ attn_status attn_session_poll_faults(attn_session* session, attn_fault_info* inf
     attn_session& self = checked(session, "session");
     const attn::api::OutStruct out(info, "info");
     attn_fault_info filled{};
-    filled.bits = self.backend->poll_faults();
+    const attn::FaultReport report = self.backend->poll_faults();
+    filled.bits = report.bits;
+    filled.batch = report.batch;
+    filled.value = report.value;
+    if (report.bits != 0) attn::api::copy_text(filled.label, self.context->label(report.label));
     attn::api::copy_text(filled.text, attn::fault_text(filled.bits));
     out.write(filled);
   });

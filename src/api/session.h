@@ -14,11 +14,19 @@ struct attn_session final : attn::api::Object<attn_session, attn::api::ObjectKin
   attn_session(attn_context& owner, std::string name);
   ~attn_session();
 
-  // Frees the scratch unless a call is inside.
-  void trim_if_idle();
+  // Scratch of the context's allocator that trim took away and has to give back.
+  struct Scratch {
+    void* memory = nullptr;
+    uint64_t bytes = 0;
+  };
+
+  // Takes the scratch away unless a call is inside. The host's memory is returned, so that its
+  // allocator is not called under a lock.
+  Scratch trim_if_idle();
 
   // Scratch of at least `bytes` from the context's allocator, kept and grown only; null where the
-  // context has none: the back end's session then has its own. The session must be held.
+  // context has none and on devices: the back end's session then has its own. The session must be
+  // held.
   void* allocator_scratch(uint64_t bytes);
 
   attn::api::Ref<attn_context> context;
@@ -30,6 +38,7 @@ struct attn_session final : attn::api::Object<attn_session, attn::api::ObjectKin
   void free_scratch();
 
   attn::api::LiveCount live_;
-  void* scratch_ = nullptr;
-  uint64_t scratch_bytes_ = 0;
+  Scratch take_scratch();
+
+  Scratch scratch_;
 };

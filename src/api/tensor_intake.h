@@ -25,7 +25,9 @@ struct DeviceIdentity {
 struct ByteRange {
   uintptr_t begin = 0;
   uintptr_t end = 0;
-  bool intersects(const ByteRange& other) const { return begin < other.end && other.begin < end; }
+  bool intersects(const ByteRange& other) const { 
+    return begin < end && other.begin < other.end && begin < other.end && other.begin < end;
+  }
 };
 
 // Checks `source` and fills `tensor` (and `range`). Strides of axes without a second element are

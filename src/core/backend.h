@@ -50,11 +50,28 @@ class BackendPlan {
   virtual std::string capture_reason() const = 0;
 };
 
+// What a session's device raised since the last clear.
+struct FaultReport {
+  uint32_t bits = 0;   // ATTN_FAULT_...
+  uint32_t label = 0;  // Launch::label of the first fault's call
+  int64_t batch = 0;   // of the first fault
+  int64_t value = 0;   // that broke the rule
+};
+
+// Work behind a back end's plans and sessions, since it was opened; what it does not have is 0.
+struct BackendCounters {
+  uint64_t scratch_allocations = 0;
+  uint64_t scratch_bytes = 0;  // held now
+  uint64_t kernel_compiles = 0;
+  uint64_t disk_cache_hits = 0;
+  uint64_t disk_cache_misses = 0;
+};
+
 // One order of executions: what must survive between launches, and scratch of the library.
 class BackendSession {
  public:
   virtual ~BackendSession() = default;
-  virtual uint32_t poll_faults() = 0;
+  virtual FaultReport poll_faults() = 0;
   virtual void clear_faults(void* stream) = 0;
   virtual uint64_t scratch_bytes() const = 0;
   // Gives back scratch that nothing needs any more; called while no execution uses the session.
@@ -66,6 +83,7 @@ struct Launch {
   void* workspace = nullptr;  // the caller's, or null: the session's
   size_t workspace_bytes = 0;
   uint32_t flags = 0;
+  uint32_t label = 0;  // of the op, for its faults
 };
 
 class Backend {
@@ -85,6 +103,7 @@ class Backend {
   virtual bool is_capturing(void* /*stream*/) const { return false; }
   // Memory, streams and graphs of the device; null where they are the host's own (CPU).
   virtual HostHelp* host_help() { return nullptr; }
+  virtual BackendCounters counters() const { return {}; }
 };
 
 }  // namespace attn

@@ -23,7 +23,7 @@ class CpuSession final : public BackendSession {
   CpuSession& operator=(const CpuSession&) = delete;
 
   // Lengths are checked before anything runs: there is never a fault.
-  uint32_t poll_faults() override { return 0; }
+  FaultReport poll_faults() override { return {}; }
   void clear_faults(void* /*stream*/) override {}
   uint64_t scratch_bytes() const override { return bytes_; }
   void trim() override { release(); }

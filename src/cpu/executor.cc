@@ -28,7 +28,7 @@ class PoolExecutor final : public Executor {
 class HostThreads final : public Executor {
  public:
   HostThreads(const HostExecutor& host, int limit)
-      : host_(host), threads_(std::max(1, host.concurrency(host.user))) {
+      : host_(host), threads_(std::clamp(host.concurrency(host.user), 1, ThreadPool::kMaxThreads)) {
     if (limit > 0) threads_ = std::min(threads_, limit);
   }
 

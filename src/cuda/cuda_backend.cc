@@ -9,6 +9,7 @@
 #include "cuda/cuda_plan.h"
 #include "cuda/cuda_session.h"
 #include "cuda/launch_params.h"
+#include "cuda/nvrtc_api.h"
 
 namespace attn::cuda {
 namespace {
@@ -56,16 +57,49 @@ int64_t rows_to_visit(const CacheUpdateSpec& spec, const CacheUpdate& update, in
   return spec.in_place ? new_rows : update.present.rows;
 }
 
-class Cuda final : public Backend {
+std::string version_text(int version) {
+  return cat(version / 1000, ".", version % 1000 / 10);
+}
+
+class Cuda final : public CudaBackend {
  public:
   explicit Cuda(const CudaOptions& options)
       : context_(options),
+        nvrtc_path_(options.nvrtc_path),
         kernels_(context_, options),
         retired_(std::make_shared<RetireList>(context_)),
         host_help_(make_host_help(context_)) {}
   ~Cuda() override { retired_->close(); }
 
   std::vector<std::string> engine_names() const override { return all_engine_names(); }
+  CudaFacts facts() const override {
+    CudaFacts out;
+    out.device_name = context_.name;
+    out.architecture = context_.architecture;
+    out.driver_version = version_text(context_.driver.version);
+    out.driver_path = context_.driver.path;
+    out.cache_folder = kernels_.disk().folder();
+    out.uuid = context_.uuid;
+    out.pci_id = context_.pci_id;
+    try {
+      const Nvrtc& nvrtc = Nvrtc::get(nvrtc_path_);
+      out.nvrtc_version = nvrtc.version_text();
+      out.nvrtc_path = nvrtc.path();
+    } catch (const Error&) {  // the pack may still serve; a plan that needs it says what was tried
+    }
+    return out;
+  }
+
+  BackendCounters counters() const override {
+    BackendCounters out;
+    out.scratch_allocations = counters_.scratch_allocations.load(std::memory_order_relaxed);
+    out.scratch_bytes = counters_.scratch_bytes.load(std::memory_order_relaxed);
+    out.kernel_compiles = kernels_.compiles();
+    out.disk_cache_hits = kernels_.disk_hits();
+    out.disk_cache_misses = kernels_.disk_misses();
+    return out;
+  }
+
   HostHelp* host_help() override { return host_help_.get(); }
 
   bool supports(const Lowering& call, const PlanRequest& request, std::string* reason) override {
@@ -108,6 +142,7 @@ class Cuda final : public Backend {
     update.rows = reinterpret_cast<attnk::RowLengths*>(scratch);
     update.faults = session.faults();
     update.record = session.device_record();
+    update.label = request.label;
     update.batch = call.batch;
     update.rows_per_chunk = kRowsPerChunk;
     update.chunks = std::max<int64_t>(1, (rows + kRowsPerChunk - 1) / kRowsPerChunk);
@@ -162,6 +197,7 @@ class Cuda final : public Backend {
   }
 
   CudaContext context_;
+  const std::string nvrtc_path_;
   KernelStore kernels_;
   std::shared_ptr<RetireList> retired_;
   std::unique_ptr<HostHelp> host_help_;
@@ -170,7 +206,7 @@ class Cuda final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options) {
   return std::make_unique<Cuda>(options);
 }
 

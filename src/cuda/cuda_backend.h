@@ -33,7 +33,25 @@ struct CudaOptions {
 // always a reason to read. Makes no CUDA context.
 std::vector<DeviceDescription> list_devices();
 
+// What a context tells of its device.
+struct CudaFacts {
+  std::string device_name;
+  std::string architecture;  // "sm_90"
+  std::string driver_version;
+  std::string driver_path;
+  std::string nvrtc_version;  // empty where no NVRTC can be opened: only the pack serves then
+  std::string nvrtc_path;
+  std::string cache_folder;  // empty: off
+  std::string uuid;
+  std::string pci_id;
+};
+
+class CudaBackend : public Backend {
+ public:
+  virtual CudaFacts facts() const = 0;
+};
+
 // Opens a device. Throws UNAVAILABLE with the reason in words.
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);
+std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace attn::cuda

@@ -28,9 +28,16 @@ CudaSession::CudaSession(std::shared_ptr<RetireList> list, const LoadedKernel* c
 
 CudaSession::~CudaSession() { drop_scratch(); }
 
-uint32_t CudaSession::poll_faults() {
-  return reinterpret_cast<const std::atomic<uint32_t>*>(&record().bits)
-      ->load(std::memory_order_acquire);
+// The device writes the rest of the record before its bits.
+FaultReport CudaSession::poll_faults() {
+  FaultReport report;
+  report.bits = reinterpret_cast<const std::atomic<uint32_t>*>(&record().bits)
+                    ->load(std::memory_order_acquire);
+  if (report.bits == 0) return report;
+  report.label = record().label;
+  report.batch = record().batch;
+  report.value = record().value;
+  return report;
 }
 
 void CudaSession::clear_faults(void* stream) {

@@ -28,7 +28,7 @@ class CudaSession final : public BackendSession {
   CudaSession(const CudaSession&) = delete;
   CudaSession& operator=(const CudaSession&) = delete;
 
-  uint32_t poll_faults() override;
+  FaultReport poll_faults() override;
   void clear_faults(void* stream) override;
   uint64_t scratch_bytes() const override { return scratch_ ? scratch_->bytes() : 0; }
   void trim() override { drop_scratch(); }

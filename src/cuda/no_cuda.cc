@@ -16,7 +16,7 @@ std::vector<DeviceDescription> list_devices() {
   return {device};
 }
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options) {
   throw_error(ATTN_UNAVAILABLE, cat("CUDA device ", options.device_id, ": ", kReason));
 }
 

@@ -89,8 +89,8 @@ Settings read_settings(const Attributes& attributes) {
                   "; got ", settings.q_heads);
   }
   read_window(attributes, settings);
-  settings.scale = attributes.real("scale", 0);
-  settings.softcap = attributes.real("softcap", 0);
+  settings.scale = static_cast<float>(attributes.real("scale", 0));
+  settings.softcap = static_cast<float>(attributes.real("softcap", 0));
   if (settings.softcap < 0) {
     fail_argument("attribute 'softcap': expected 0 (off) or more; got ", settings.softcap);
   }
@@ -136,13 +136,14 @@ class GroupQueryAttention final : public Operator {
     if (mode != LowerMode::kQuery) {
       check_present(kOutputNames[kOutput], arguments.out[kOutput], "(B, S, Hq*D)");
     }
-    const Sizes sizes = check_inputs(settings_, arguments);
+    // Values may be others in the next call: only the call itself is held against them.
+    const Sizes sizes = check_inputs(settings_, arguments, mode == LowerMode::kExecute);
     check_outputs(settings_, sizes, arguments);
     gqa::lower(settings_, sizes, arguments, mode, out);
   }
 
   bool infer(const Arguments& arguments, int position, Tensor& out) const override {
-    const Sizes sizes = check_inputs(settings_, arguments);
+    const Sizes sizes = check_inputs(settings_, arguments, true);
     const DType type = arguments.in[kQuery].type;
     const int64_t q_heads = settings_.q_heads;
     const int64_t total = sizes.total ? *sizes.total : kAnyDim;

@@ -113,7 +113,8 @@ Sizes read_sizes(const Settings& settings, const Arguments& arguments);
 
 // Checks presence, types and shapes of the inputs. Outputs that are bound only help to learn sizes
 // that a query leaves open. Throws Error.
-Sizes check_inputs(const Settings& settings, const Arguments& arguments);
+// `read_values`: host memory of total_sequence_length is read and widths are held against it.
+Sizes check_inputs(const Settings& settings, const Arguments& arguments, bool read_values);
 
 // Checks the bound outputs against the inputs. Throws Error.
 void check_outputs(const Settings& settings, const Sizes& sizes, const Arguments& arguments);

@@ -118,7 +118,7 @@ void check_keys(const Settings& settings, const Arguments& arguments, Sizes& siz
   }
 }
 
-void check_lengths(const Arguments& arguments, Sizes& sizes) {
+void check_lengths(const Arguments& arguments, bool read_values, Sizes& sizes) {
   const Tensor& lengths = arguments.in[kSeqlensK];
   const int64_t batch = sizes.batch;
   const bool form = lengths.rank == 0   ? fits(batch, 1)
@@ -137,6 +137,7 @@ void check_lengths(const Arguments& arguments, Sizes& sizes) {
         "got ",
         tensor_text(total));
   }
+  if (!read_values) return;
   sizes.total = host_int32(total);
   if (sizes.total && *sizes.total < 0) {
     fail_argument("total_sequence_length: expected a value of at least 0; got ", *sizes.total);
@@ -233,12 +234,12 @@ void fail_no_scores() {
       "a request for it");
 }
 
-Sizes check_inputs(const Settings& settings, const Arguments& arguments) {
+Sizes check_inputs(const Settings& settings, const Arguments& arguments, bool read_values) {
   check_presence(settings, arguments);
   check_types(settings, arguments);
   Sizes sizes = read_sizes(settings, arguments);
   check_keys(settings, arguments, sizes);
-  check_lengths(arguments, sizes);
+  check_lengths(arguments, read_values, sizes);
   if (settings.rotary) check_rotary(arguments, sizes);
   if (arguments.in[kAttentionBias].present) check_bias(settings, arguments, sizes);
   check_vectors(settings, arguments, sizes);

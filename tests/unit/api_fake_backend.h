@@ -33,7 +33,11 @@ class FakePlan final : public BackendPlan {
 
 class FakeSession final : public BackendSession {
  public:
-  uint32_t poll_faults() override { return faults; }
+  FaultReport poll_faults() override {
+    FaultReport report;
+    report.bits = faults;
+    return report;
+  }
   void clear_faults(void*) override { faults = 0; }
   uint64_t scratch_bytes() const override { return 0; }
   void trim() override { ++trims; }
