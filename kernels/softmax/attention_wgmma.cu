@@ -28,6 +28,9 @@ constexpr int kDp = (kD + 63) / 64 * 64, kDvp = (kDv + 63) / 64 * 64;  // whole 
 constexpr int kTilesN = kN / 8, kSlices = kDvp % 128 == 0 ? kDvp / 128 : kDvp / 64;
 constexpr int kSliceWidth = kDvp % 128 == 0 ? 128 : 64;
 constexpr int kQueryBytes = kM * kDp * 2, kKeyBytes = kN * kDp * 2, kValueBytes = kN * kDvp * 2;
+// Registers move between warpgroups inside what the block got at its launch: more would wait forever.
+static_assert(PRODUCER_REGISTERS + kConsumers * CONSUMER_REGISTERS <=
+              (kConsumers + 1) * (65536 / kThreads / 8 * 8));
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 struct Barriers {
@@ -44,7 +47,7 @@ template <int d, int dp>
 ATTN_DEVICE void fetch_tile(u32 tile, const u16* base, i64 stride, int first, int total) {
   constexpr int pieces = dp / 8;
   const int thread = threadIdx.x & 127;
-#pragma unroll kConsumers == 3 ? 1 : 4  // the registers of the producer
+#pragma unroll 1  // the producer has few registers
   for (int i = thread; i < kN * pieces; i += 128) {
     const int row = i / pieces, c = i % pieces;
     const bool valid = first + row < total && c * 8 < d;

@@ -184,8 +184,8 @@ WgmmaTile wgmma_tile(const AttentionSpec& spec) {
   const int d = std::max(swizzled_size(spec.head_size), swizzled_size(spec.v_head_size));
   const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0 && spec.scale > 0;
   if (d <= 64 && plain) return {3, 128, 2, 32, 160};
-  if (d <= 128) return {2, plain ? 128 : 64, 2, 48, 232};
-  return {2, 64, 2, 48, 232};
+  if (d <= 128) return {2, plain ? 128 : 64, 2, 40, 232};
+  return {2, 64, 2, 40, 232};
 }
 
 class WgmmaPrefill final : public PrefillEngine {
