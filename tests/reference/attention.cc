@@ -56,8 +56,8 @@ AttentionRowResult attend(const AttentionRow& row) {
   const size_t channels = static_cast<size_t>(row.value_size);
   result.output.assign(channels, 0);
   result.absolute.assign(channels, 0);
-  for (auto* stage : {&result.raw, &result.capped, &result.biased, &result.probabilities,
-                      &result.score_size}) {
+  for (auto* stage :
+       {&result.raw, &result.capped, &result.biased, &result.probabilities, &result.score_size}) {
     stage->assign(total, 0);
   }
   const std::vector<bool> visible = score(row, result);

@@ -18,8 +18,8 @@ struct AttentionRow {
   int64_t total = 0;
   int64_t value_size = 0;
   double scale = 1;
-  double softcap = 0;        // c * tanh(x / c); 0 off
-  int64_t first = 0;         // keys outside [first, last) are hidden by causality, window or length
+  double softcap = 0;  // c * tanh(x / c); 0 off
+  int64_t first = 0;   // keys outside [first, last) are hidden by causality, window or length
   int64_t last = 0;
   std::span<const double> bias;  // empty, or one value a key; -infinity masks, NaN counts if seen
   bool has_sink = false;
@@ -29,7 +29,7 @@ struct AttentionRow {
 // Its answer. The stage vectors have `total` cells; hidden cells are 0 in each.
 struct AttentionRowResult {
   std::vector<double> output;
-  std::vector<double> raw;            // scale * q . k
+  std::vector<double> raw;  // scale * q . k
   std::vector<double> capped;
   std::vector<double> biased;         // -infinity where the bias says so
   std::vector<double> probabilities;  // 0 where masked; divided by the sink's term too
@@ -37,9 +37,9 @@ struct AttentionRowResult {
   bool visible = false;               // some key is visible
   bool poisoned = false;              // a visible score is NaN or +infinity: the row is NaN
   // How far terms cancel, for error bounds: |sum p v| against its expected size.
-  double effective_keys = 0;          // 1 / sum p^2
-  std::vector<double> absolute;       // sum p |v|, a channel each
-  std::vector<double> score_size;     // scale * |q| * |k| / sqrt(D): the expected size of a score
+  double effective_keys = 0;       // 1 / sum p^2
+  std::vector<double> absolute;    // sum p |v|, a channel each
+  std::vector<double> score_size;  // scale * |q| * |k| / sqrt(D): the expected size of a score
 };
 
 AttentionRowResult attend(const AttentionRow& row);

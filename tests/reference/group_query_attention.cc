@@ -96,8 +96,14 @@ class Stream {
  public:
   Stream(const GroupQueryAttention& p, Source source, RowTransform transform, const View& past,
          const PresentCache& present, std::vector<double>& out, std::vector<CacheRow>& kinds)
-      : p_(p), source_(source), transform_(transform), past_(past), present_(present), out_(out),
-        kinds_(kinds), size_(p.head_size()) {
+      : p_(p),
+        source_(source),
+        transform_(transform),
+        past_(past),
+        present_(present),
+        out_(out),
+        kinds_(kinds),
+        size_(p.head_size()) {
     if (!present.bound) return;
     out_.assign(static_cast<size_t>(p.batch() * p.kv_num_heads * present.rows * size_), 0);
     kinds_.assign(static_cast<size_t>(p.batch() * present.rows),
@@ -156,7 +162,9 @@ class Stream {
 class Rows {
  public:
   Rows(const GroupQueryAttention& p, GroupQueryResult& result)
-      : p_(p), result_(result), size_(p.head_size()),
+      : p_(p),
+        result_(result),
+        size_(p.head_size()),
         columns_(p.qk_output ? integer(p.total_sequence_length, 0) : 0) {
     const size_t rows = static_cast<size_t>(p.batch() * p.num_heads * p.query_rows());
     result.output.assign(rows * static_cast<size_t>(size_), 0);
@@ -168,9 +176,8 @@ class Rows {
     result.rows.assign(static_cast<size_t>(p.batch() * p.query_rows()), RowKind::kChecked);
   }
 
-  void run(const BatchRow& batch, int64_t b, int64_t head, int64_t i,
-           std::span<const double> query, const std::vector<double>& keys,
-           const std::vector<double>& values) {
+  void run(const BatchRow& batch, int64_t b, int64_t head, int64_t i, std::span<const double> query,
+           const std::vector<double>& keys, const std::vector<double>& values) {
     const int64_t position = batch.query_start + i;
     if (position >= batch.total) {
       result_.rows[static_cast<size_t>(b * p_.query_rows() + i)] = RowKind::kPadded;
@@ -201,9 +208,8 @@ class Rows {
     const View& bias = p_.attention_bias;
     std::vector<double> values(static_cast<size_t>(row.total), 0);
     for (int64_t j = row.first; j < row.last; ++j) {
-      values[static_cast<size_t>(j)] = bias.at({bias.dim(0) == 1 ? 0 : b,
-                                                bias.dim(1) == 1 ? 0 : head,
-                                                bias.dim(2) == 1 ? 0 : i, j});
+      values[static_cast<size_t>(j)] = bias.at(
+          {bias.dim(0) == 1 ? 0 : b, bias.dim(1) == 1 ? 0 : head, bias.dim(2) == 1 ? 0 : i, j});
     }
     return values;
   }
@@ -217,8 +223,7 @@ class Rows {
     for (int64_t d = 0; d < size_; ++d) {
       const size_t channel = static_cast<size_t>(d);
       const int64_t to = ((b * p_.query_rows() + i) * p_.num_heads + head) * size_ + d;
-      result_.output[static_cast<size_t>(to)] =
-          test::round_to(p_.query.type, row.output[channel]);
+      result_.output[static_cast<size_t>(to)] = test::round_to(p_.query.type, row.output[channel]);
       absolute += row.absolute[channel] * row.absolute[channel];
     }
     // With independent values the row's norm is about 1.25 |sum p |v|| sqrt(sum p^2); a row that

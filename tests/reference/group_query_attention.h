@@ -91,22 +91,23 @@ enum class CacheRow : uint8_t {
 };
 
 struct GroupQueryResult {
-  uint32_t faults = 0;    // of all batch rows; the rest is empty unless 0
+  uint32_t faults = 0;  // of all batch rows; the rest is empty unless 0
   bool first_prompt = false;
   std::vector<BatchRow> batch;
 
-  std::vector<double> output;         // (B, S, Hq, D)
-  std::vector<double> log_sum_exp;    // (B, Hq, S)
-  std::vector<double> scores;         // (B, Hq, S, total_sequence_length), empty without qk_output
-  std::vector<RowKind> rows;          // (B, S)
-  std::vector<bool> poisoned;         // (B, Hq, S): the row is NaN
-  std::vector<double> output_size;    // (B, Hq, S): least norm to measure an output row's error by
-  std::vector<double> score_size;     // (B, Hq, S): likewise for a row of scores before softmax
+  std::vector<double> output;       // (B, S, Hq, D)
+  std::vector<double> log_sum_exp;  // (B, Hq, S)
+  std::vector<double> scores;       // (B, Hq, S, total_sequence_length), empty without qk_output
+  std::vector<RowKind> rows;        // (B, S)
+  std::vector<bool> poisoned;       // (B, Hq, S): the row is NaN
+  std::vector<double> output_size;  // (B, Hq, S): least norm to measure an output row's error by
+  std::vector<double> score_size;   // (B, Hq, S): likewise for a row of scores before softmax
 
   // (B, Hkv, L, D), meaningful where the row kind (B, L) is not kUntouched.
   std::vector<double> present_key, present_value;
   std::vector<CacheRow> key_rows, value_rows;
-  bool new_keys_exact = false;  // the transform has one right bit pattern (no norm, or no transform)
+  bool new_keys_exact =
+      false;  // the transform has one right bit pattern (no norm, or no transform)
 };
 
 // Lengths and positions are checked first; past buffers are read before anything is written, so

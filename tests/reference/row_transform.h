@@ -9,9 +9,9 @@
 namespace attn::reference {
 
 struct RowTransform {
-  test::View norm_weight;  // (D), unbound: no norm
-  double epsilon = 1e-6;   // x * rsqrt(mean(x^2) + epsilon) * weight
-  test::View cos, sin;     // (positions, width / 2), unbound: no rotation
+  test::View norm_weight;    // (D), unbound: no norm
+  double epsilon = 1e-6;     // x * rsqrt(mean(x^2) + epsilon) * weight
+  test::View cos, sin;       // (positions, width / 2), unbound: no rotation
   bool interleaved = false;  // pairs (2i, 2i + 1) instead of (i, i + width / 2)
 
   bool any() const { return norm_weight.bound || cos.bound; }

@@ -23,8 +23,8 @@ Buffer::Buffer(int64_t bytes, Placement placement) : size_(bytes) {
   const int64_t page = page_bytes();
   const int64_t usable = (bytes + page - 1) / page * page + (bytes == 0 ? page : 0);
   mapped_ = usable + 2 * page;
-  void* mapping = mmap(nullptr, static_cast<size_t>(mapped_), PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapping =
+      mmap(nullptr, static_cast<size_t>(mapped_), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<unsigned char*>(mapping);
   if (mprotect(mapping_ + page, static_cast<size_t>(usable), PROT_READ | PROT_WRITE) != 0) {

@@ -16,8 +16,7 @@ double error_bar(Type type) {
   }
 }
 
-bool ErrorMeter::add(std::span<const double> out, std::span<const double> reference,
-                     double least) {
+bool ErrorMeter::add(std::span<const double> out, std::span<const double> reference, double least) {
   double error = 0, norm = 0;
   int64_t cells = 0;
   bool kinds_agree = true;

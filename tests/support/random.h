@@ -15,11 +15,11 @@ class Random {
   explicit Random(uint64_t seed);
 
   uint64_t next();
-  double uniform();                       // [0, 1)
-  int64_t below(int64_t bound);           // [0, bound)
+  double uniform();                            // [0, 1)
+  int64_t below(int64_t bound);                // [0, bound)
   int64_t between(int64_t low, int64_t high);  // both ends included
   bool chance(double probability) { return uniform() < probability; }
-  double normal();                        // N(0, 1)
+  double normal();  // N(0, 1)
   template <class T>
   T pick(std::initializer_list<T> choices) {
     return choices.begin()[below(static_cast<int64_t>(choices.size()))];

@@ -42,11 +42,11 @@ class Tensor {
 
 // What draw_layout may use.
 struct LayoutChoice {
-  double plain = 0.5;         // probability of row-major without gaps
+  double plain = 0.5;  // probability of row-major without gaps
   bool allow_reversed = true;
   bool allow_broadcast = true;
   bool allow_permuted = true;
-  bool allow_inner_step = true;  // innermost stride other than 1
+  bool allow_inner_step = true;     // innermost stride other than 1
   std::vector<bool> may_broadcast;  // axes that may have stride 0; empty: none
 };
 

@@ -227,9 +227,9 @@ TEST(Reference, RaggedDecodeAppendsAtEachLength) {
 
 TEST(Reference, InPlaceLeavesTheRestUntouched) {
   const GroupQueryResult r = run(ragged_decode(true).p);
-  const std::vector<CacheRow> want = {CacheRow::kUntouched, CacheRow::kUntouched, CacheRow::kNew,
-                                      CacheRow::kUntouched, CacheRow::kNew, CacheRow::kUntouched,
-                                      CacheRow::kUntouched, CacheRow::kUntouched};
+  const std::vector<CacheRow> want = {
+      CacheRow::kUntouched, CacheRow::kUntouched, CacheRow::kNew,       CacheRow::kUntouched,
+      CacheRow::kNew,       CacheRow::kUntouched, CacheRow::kUntouched, CacheRow::kUntouched};
   EXPECT_EQ(r.key_rows, want);
   EXPECT_EQ(r.value_rows, want);
   expect_values(r.output, {3, 7});
