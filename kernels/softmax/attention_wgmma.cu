@@ -28,7 +28,8 @@ constexpr int kDp = (kD + 63) / 64 * 64, kDvp = (kDv + 63) / 64 * 64;  // whole 
 constexpr int kTilesN = kN / 8, kSlices = kDvp % 128 == 0 ? kDvp / 128 : kDvp / 64;
 constexpr int kSliceWidth = kDvp % 128 == 0 ? 128 : 64;
 constexpr int kQueryBytes = kM * kDp * 2, kKeyBytes = kN * kDp * 2, kValueBytes = kN * kDvp * 2;
-// Registers move between warpgroups inside what the block got at its launch: more would wait forever.
+// Registers move between warpgroups inside what the block got at its launch: asking for more would
+// wait forever.
 static_assert(PRODUCER_REGISTERS + kConsumers * CONSUMER_REGISTERS <=
               (kConsumers + 1) * (65536 / kThreads / 8 * 8));
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;

@@ -82,15 +82,15 @@ int output_position(const OperatorSchema& schema, uint32_t slot) {
 void take_input(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
                 ArgumentSet& set) {
   const size_t at = static_cast<size_t>(position);
-  take_one(signature.schema->inputs[at], tensor, intake, false,
-           signature.device, set.tensors.in[at], set.in_range[at]);
+  take_one(signature.schema->inputs[at], tensor, intake, false, signature.device,
+           set.tensors.in[at], set.in_range[at]);
 }
 
 void take_output(const Signature& signature, int position, const attn_tensor* tensor, Intake intake,
                  ArgumentSet& set) {
   const size_t at = static_cast<size_t>(position);
-  take_one(signature.schema->outputs[at], tensor, intake, true,
-           signature.device, set.tensors.out[at], set.out_range[at]);
+  take_one(signature.schema->outputs[at], tensor, intake, true, signature.device,
+           set.tensors.out[at], set.out_range[at]);
 }
 
 void take_inputs(const Signature& signature, const attn_arg* inputs, uint32_t count, Intake intake,

@@ -109,9 +109,9 @@ void release_handle(T* handle) noexcept {
   handle->end_handle();
 }
 
-// The one-at-a-time rule of sessions and bindings: held for one call, or BUSY.
-// One call at a time. Maintenance (trim) is no call: it keeps out of a busy object's way, and a call
-// that meets it waits the moment that it takes instead of being refused.
+// The one-at-a-time rule of sessions and bindings: held for one call, or BUSY. Maintenance
+// (trim) is no call: it keeps out of a busy object's way, and a call that meets it waits the moment
+// that it takes instead of being refused.
 class BusyFlag {
  public:
   bool try_enter() {

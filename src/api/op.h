@@ -19,7 +19,7 @@ struct attn_op final : attn::api::Object<attn_op, attn::api::ObjectKind::kOp> {
   std::unique_ptr<attn::Operator> contract;
   std::string label;
   uint32_t label_number;  // of the context's labels
-  std::string title;  // for messages: "GroupQueryAttention 'layer3'"
+  std::string title;      // for messages: "GroupQueryAttention 'layer3'"
   attn::api::Signature signature;
 
  private:

@@ -25,8 +25,10 @@ struct DeviceIdentity {
 struct ByteRange {
   uintptr_t begin = 0;
   uintptr_t end = 0;
-  bool intersects(const ByteRange& other) const { 
-    return begin < end && other.begin < other.end && begin < other.end && other.begin < end;
+  bool intersects(const ByteRange& other) const {
+    const uintptr_t first = begin > other.begin ? begin : other.begin;
+    const uintptr_t last = end < other.end ? end : other.end;
+    return first < last && begin < end && other.begin < other.end;
   }
 };
 

@@ -25,8 +25,7 @@ Capture capture_of(const Driver& driver, CUstream stream) {
   int status = kCaptureStatusNone;
   unsigned long long id = 0;
   Capture capture;
-  check(driver,
-        driver.StreamGetCaptureInfo(stream, &status, &id, &capture.graph, nullptr, nullptr),
+  check(driver, driver.StreamGetCaptureInfo(stream, &status, &id, &capture.graph, nullptr, nullptr),
         "cuStreamGetCaptureInfo");
   capture.active = status == kCaptureStatusActive;
   return capture;
@@ -57,9 +56,7 @@ int64_t rows_to_visit(const CacheUpdateSpec& spec, const CacheUpdate& update, in
   return spec.in_place ? new_rows : update.present.rows;
 }
 
-std::string version_text(int version) {
-  return cat(version / 1000, ".", version % 1000 / 10);
-}
+std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
 
 class Cuda final : public CudaBackend {
  public:
@@ -113,8 +110,7 @@ class Cuda final : public CudaBackend {
   }
 
   std::unique_ptr<BackendSession> create_session() override {
-    const LoadedKernel* clear =
-        kernels_.get(kv_update_variant(kFloat16, "attn_clear_faults", 0));
+    const LoadedKernel* clear = kernels_.get(kv_update_variant(kFloat16, "attn_clear_faults", 0));
     return std::make_unique<CudaSession>(retired_, clear, &counters_);
   }
 

@@ -106,8 +106,8 @@ struct GroupQueryResult {
   // (B, Hkv, L, D), meaningful where the row kind (B, L) is not kUntouched.
   std::vector<double> present_key, present_value;
   std::vector<CacheRow> key_rows, value_rows;
-  bool new_keys_exact =
-      false;  // the transform has one right bit pattern (no norm, or no transform)
+  // The transform has one right bit pattern (no norm, or no transform at all).
+  bool new_keys_exact = false;
 };
 
 // Lengths and positions are checked first; past buffers are read before anything is written, so
