@@ -34,6 +34,8 @@ std::shared_ptr<const PlanEntry> PlanCache::find_or_make(PlanKey key, const Make
   const auto found = std::find_if(slots_.begin(), slots_.end(),
                                   [&key](const auto& slot) { return slot->key == key; });
   if (found != slots_.end()) {
+    // The wait below gives the lock away: the slot must live on even if it is evicted meanwhile.
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const std::shared_ptr<Slot> slot = *found;
     move_to_front(found);
     stats_.plan_cache_hits.fetch_add(1, std::memory_order_relaxed);
