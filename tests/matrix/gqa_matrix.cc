@@ -104,9 +104,15 @@ std::string Matrix::run_engine(GqaCase& c, const std::string& engine) {
     }
     accepted = true;
     ++count.runs[level];
-    CheckNumbers& worst = count.worst[test::name_of(c.outline.type)];
-    worst.output_error = std::max(worst.output_error, result.numbers.output_error);
-    worst.worst_row = std::max(worst.worst_row, result.numbers.worst_row);
+    WorstErrors& worst = count.worst[test::name_of(c.outline.type)];
+    if (result.numbers.output_error > worst.output) {
+      worst.output = result.numbers.output_error;
+      worst.output_seed = c.outline.seed;
+    }
+    if (result.numbers.worst_row > worst.row) {
+      worst.row = result.numbers.worst_row;
+      worst.row_seed = c.outline.seed;
+    }
   }
   // A problem that is refused for its lengths says nothing about an engine's results.
   if (c.expected.faults != 0) return failures;
@@ -163,10 +169,10 @@ void Matrix::print_counts(std::ostream& out) const {
     out << "  " << engine << ": accepted " << count.problems << ", refused " << count.refused
         << "; runs";
     for (const auto& [level, runs] : count.runs) out << " " << level << " " << runs;
-    out << "\n    worst error (of a whole output / of a row):";
+    out << "\n    worst error of a whole output and of a row (seeds):";
     for (const auto& [type, worst] : count.worst) {
-      out << " " << type << " " << std::setprecision(2) << worst.output_error << " / "
-          << worst.worst_row;
+      out << " " << type << std::setprecision(2) << " " << worst.output << " (" << worst.output_seed
+          << "), " << worst.row << " (" << worst.row_seed << ");";
     }
     out << "\n";
     std::vector<std::pair<int64_t, std::string>> reasons;

@@ -18,14 +18,22 @@ struct MatrixOptions {
   bool check_threads = true;  // some problems again with other thread counts, bit for bit
 };
 
+// The largest errors of a type, and the seeds that gave them.
+struct WorstErrors {
+  double output = 0;  // of a whole output
+  uint64_t output_seed = 0;
+  double row = 0;
+  uint64_t row_seed = 0;
+};
+
 // What one engine did, over all levels unless said otherwise.
 struct EngineCount {
-  int64_t problems = 0;                       // accepted by at least one level
-  int64_t refused = 0;                        // by all levels
-  std::map<std::string, int64_t> runs;        // by level
-  std::map<std::string, int64_t> features;    // accepted problems by feature
-  std::map<std::string, int64_t> reasons;     // why it refused, numbers replaced by '#'
-  std::map<std::string, CheckNumbers> worst;  // by type
+  int64_t problems = 0;                      // accepted by at least one level
+  int64_t refused = 0;                       // by all levels
+  std::map<std::string, int64_t> runs;       // by level
+  std::map<std::string, int64_t> features;   // accepted problems by feature
+  std::map<std::string, int64_t> reasons;    // why it refused, numbers replaced by '#'
+  std::map<std::string, WorstErrors> worst;  // by type
 };
 
 class Matrix {

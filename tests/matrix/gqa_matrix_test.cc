@@ -12,7 +12,7 @@ namespace {
 // The build divides the number of problems where the code runs slowly.
 constexpr int kBlocks = 24;                                // tests, so that shards share the work
 constexpr int64_t kFixedSeeds = 60 / ATTN_MATRIX_DIVISOR;  // a block
-constexpr int64_t kRotatingSeeds = 108 / ATTN_MATRIX_DIVISOR;
+constexpr int64_t kRotatingSeeds = 120 / ATTN_MATRIX_DIVISOR;
 // Problems that every engine must have accepted in the whole run.
 constexpr int64_t kLeastProblems = 2000 / ATTN_MATRIX_DIVISOR;
 
