@@ -10,8 +10,8 @@ from dev_lint import tidy
 from dev_results import Counts, count_ctest
 from dev_setup import BUILD, environment, say
 
-# Presets whose library is not the one that is shipped (`./dev test --preset asan`): they leave out what
-# looks at the repository or at the shared library as a file.
+# Presets whose library is not the one that is shipped (`./dev test --preset asan`): they leave out
+# what looks at the repository or at the shared library as a file.
 SANITIZERS = ["asan", "ubsan", "tsan"]
 NOT_SANITIZED = "repository|abi"
 
