@@ -23,7 +23,7 @@ PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& ker
   geo.key_block = static_cast<int>(std::clamp<int64_t>(keys, geo.panel, kScoreStride));
   const int64_t tiles = kFirstLevelFloats / (static_cast<int64_t>(spec.head_size) * geo.tile_rows);
   geo.band_rows =
-      geo.tile_rows * static_cast<int>(std::clamp<int64_t>(tiles, 1, 24 / geo.tile_rows));
+      geo.tile_rows * static_cast<int>(std::clamp<int64_t>(tiles, 1, kMaxBandRows / geo.tile_rows));
   geo.value_stride = static_cast<int64_t>(geo.key_block) * geo.panel + 16;
   geo.row_stride = round_up(spec.head_size, 16) + 16;
   const int64_t bands = kItemFloats / (width * geo.band_rows);
@@ -59,6 +59,7 @@ class SimdPrefill final : public AttentionEngine {
     PrefillJob job;
     job.problem = &problem;
     job.rows = rows;
+    job.row_kernels = row_kernels(level);
     job.geometry = geometry_of(spec, kernels);
     job.scratch = scratch.data();
     job.scratch_stride = lay_out(spec, job.geometry, nullptr, nullptr);

@@ -4,10 +4,11 @@
 // together. For each block of keys it packs K and V once as float panels, and takes the query rows
 // in bands that fit the first-level cache: scores of the band, cap and masks, online softmax,
 // product with V added to the item's output rows. Nothing grows with the number of keys or rows.
+// A band is a few tiles of the level's row count; a tile computes no further than its rows can see.
 //
 // What a row computes depends on the key blocks alone, whose boundaries are multiples of the block
-// size: neither the number of threads nor the cut into items nor the rest of the batch changes a
-// bit of it.
+// size, and on which rows share its tile, whose boundaries are multiples of the tile size: neither
+// the number of threads nor the cut into items nor the rest of the batch changes a bit of it.
 #pragma once
 
 #include <atomic>
@@ -17,12 +18,14 @@
 
 #include "core/problem.h"
 #include "cpu/engine.h"
+#include "cpu/row_transform_simd.h"
 #include "cpu/simd_rows.h"
 
 namespace attn::cpu {
 
 // Floats between the score rows of a band; also the most keys in a block.
 inline constexpr int kScoreStride = 128;
+inline constexpr int kMaxBandRows = 24;
 
 // Sizes of one spec at one level.
 struct PrefillGeometry {
@@ -59,6 +62,7 @@ size_t lay_out(const AttentionSpec& spec, const PrefillGeometry& geometry, std::
 struct PrefillJob {
   const AttentionProblem* problem;
   std::span<const RowLengths> rows;
+  const RowKernels* row_kernels;
   PrefillGeometry geometry;
   int64_t item_rows;  // of this run: bands of geometry, at most geometry.item_rows
   int64_t blocks;     // query blocks a (batch row, kv head)

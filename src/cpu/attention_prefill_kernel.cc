@@ -37,10 +37,10 @@ class PrefillItem {
     plain_ = spec_.softcap == 0 && spec_.mask == MaskKind::kNone;
   }
 
-  void run() {
+  void run(const RowKernels& kernels) {
     const KeyRange seen = find_ranges();
     if (!seen.empty()) {
-      load_queries();
+      load_queries(kernels);
       const auto keys = key_rows(p_, lengths_.past, batch_, kv_head_);
       const auto values = value_rows(p_, lengths_.past, batch_, kv_head_);
       const int64_t first = seen.begin / geo_.key_block * geo_.key_block;
@@ -55,6 +55,21 @@ class PrefillItem {
   }
 
  private:
+  // Calls f(row, place) for the rows [begin, end) of the item.
+  template <class F>
+  HWY_INLINE void each_row(int begin, int end, const F& f) const {
+    const int64_t first = first_row_ + begin;
+    int64_t query = first / group_;
+    int64_t member = first % group_;
+    for (int row = begin; row < end; ++row) {
+      f(row, RowPlace{query, kv_head_ * group_ + member});
+      if (++member == group_) {
+        member = 0;
+        ++query;
+      }
+    }
+  }
+
   RowPlace place(int row) const {
     const int64_t r = first_row_ + row;
     return {r / group_, kv_head_ * group_ + r % group_};
@@ -63,35 +78,52 @@ class PrefillItem {
   // Fills the rows' visible ranges and clears their sums; returns the hull of the ranges.
   KeyRange find_ranges() {
     KeyRange all;
-    for (int r = 0; r < rows_; ++r) {
-      s_.ranges[r] = lengths_.live ? visible_keys(p_, lengths_, place(r).query) : KeyRange{};
-      all = hull(all, s_.ranges[r]);
+    each_row(0, rows_, [&](int r, const RowPlace& at) {
+      if (r > 0 && at.head != kv_head_ * group_) {
+        s_.ranges[r] = s_.ranges[r - 1];  // of the same query position
+      } else {
+        s_.ranges[r] = lengths_.live ? visible_keys(p_, lengths_, at.query) : KeyRange{};
+        all = hull(all, s_.ranges[r]);
+      }
       s_.row_max[r] = kHidden;
       s_.row_sum[r] = 0.0f;
-    }
-    if (!all.empty()) {
-      const int64_t padded = round_up(rows_, kTileRows);
-      std::memset(s_.output, 0, sizeof(float) * static_cast<size_t>(padded * geo_.v_channels));
-    }
+    });
     return all;
   }
 
-  // Query rows, scaled, in groups of kTileRows side by side; rows that see nothing are zeros.
-  void load_queries() {
+  // Query rows, scaled, in groups of kTileRows side by side. Nobody reads what becomes of rows that
+  // see nothing, but they may not exist in the tables.
+  void load_queries(const RowKernels& kernels) {
     const int depth = spec_.head_size;
-    const int64_t stride = geo_.row_stride;
     for (int tile = 0; tile < rows_; tile += kTileRows) {
-      for (int i = 0; i < kTileRows; ++i) {
-        const int r = tile + i;
-        float* row = s_.rows + i * stride;
-        if (r >= rows_ || s_.ranges[r].empty()) {
-          std::memset(row, 0, sizeof(float) * static_cast<size_t>(stride));
-        } else {
-          load_query_row(E{}, p_, lengths_, batch_, place(r), row);
-        }
+      const int count = std::min(kTileRows, rows_ - tile);
+      if (spec_.query_transform.unit_strides) {
+        load_query_tile(kernels, tile, count);
+      } else {
+        each_row(tile, tile + count, [&](int r, const RowPlace& at) {
+          float* row = s_.rows + (r - tile) * geo_.row_stride;
+          if (!s_.ranges[r].empty()) load_query_row(E{}, p_, lengths_, batch_, at, row);
+        });
       }
-      pack_query_tile(s_.rows, stride, depth, s_.query + tile * depth);
+      pack_query_tile(s_.rows, geo_.row_stride, depth, s_.query + tile * depth);
     }
+  }
+
+  void load_query_tile(const RowKernels& kernels, int tile, int count) {
+    const RowTransformSpec& transform = spec_.query_transform;
+    const void* source[kTileRows];
+    int64_t position[kTileRows];
+    each_row(tile, tile + count, [&](int r, const RowPlace& at) {
+      const bool blind = s_.ranges[r].empty();
+      source[r - tile] = blind ? static_cast<const void*>(kZeroRow) : query_row<E>(p_, batch_, at);
+      position[r - tile] = blind || !transform.rotary
+                               ? -1
+                               : row_position(transform, p_.query_transform, batch_, at.query,
+                                              lengths_.query_start + at.query);
+    });
+    const RowBatch rows{spec_.type, spec_.head_size, count, source, position};
+    kernels.to_floats(rows, transform, p_.query_transform, static_cast<float>(spec_.scale), s_.rows,
+                      geo_.row_stride);
   }
 
   // Packs the panels of the key block at `begin` that `block` touches.
@@ -130,56 +162,91 @@ class PrefillItem {
     }
   }
 
+  // One tile of a band and the columns of the key block that its rows see.
+  struct Tile {
+    int rows;
+    int first;     // a multiple of kPanel
+    int end;       // exact
+    bool started;  // earlier key blocks were seen
+  };
+
   // One band of rows against the packed key block that starts at `begin`.
   void run_band(int band, int64_t begin, const KeyRange& block) {
+    Tile tiles[kMaxBandRows / kTileRows];
     const int rows = std::min(geo_.band_rows, rows_ - band);
-    KeyRange seen;
-    for (int r = 0; r < rows; ++r) seen = hull(seen, s_.ranges[band + r]);
-    seen.begin = std::max(seen.begin, block.begin);
-    seen.end = std::min(seen.end, block.end);
-    if (seen.empty()) return;
+    int first = kScoreStride;
+    int end = 0;
+    for (int r = 0; r < rows; r += kTileRows) {
+      const Tile tile = tile_of(band + r, begin, block);
+      tiles[r / kTileRows] = tile;
+      if (tile.first >= tile.end) continue;
+      first = std::min(first, tile.first);
+      end = std::max(end, tile.end);
+    }
     const int depth = spec_.head_size;
-    const int first = static_cast<int>((seen.begin - begin) / kPanel * kPanel);
-    const int end = static_cast<int>(round_up(seen.end - begin, kPanel));
     for (int c = first; c < end; c += kPanel) {
       for (int r = 0; r < rows; r += kTileRows) {
-        score_rows(rows - r, s_.query + (band + r) * depth, s_.keys + c * depth, depth,
-                   s_.scores + r * kScoreStride + c, kScoreStride);
+        const Tile& tile = tiles[r / kTileRows];
+        if (c < tile.first || c >= tile.end) continue;
+        score_rows(tile.rows, tile.end - c > kLanes, s_.query + (band + r) * depth,
+                   s_.keys + c * depth, depth, s_.scores + r * kScoreStride + c, kScoreStride);
       }
     }
-    for (int r = 0; r < rows; ++r) weigh_row(band, r, begin, first, end);
-    const int keys = static_cast<int>(std::min<int64_t>(end, block.end - begin)) - first;
+    for (int r = 0; r < rows; ++r) weigh_row(band, r, begin, tiles[r / kTileRows]);
     for (int c = 0; c < geo_.v_channels; c += kPanel) {
-      const float* panel = s_.values + c / kPanel * geo_.value_stride + first * kPanel;
+      const float* panel = s_.values + c / kPanel * geo_.value_stride;
       for (int r = 0; r < rows; r += kTileRows) {
-        output_rows(rows - r, s_.scores + r * kScoreStride + first, kScoreStride, panel, keys,
+        const Tile& tile = tiles[r / kTileRows];
+        if (tile.first >= tile.end) continue;
+        output_rows(tile.rows, !tile.started, s_.scores + r * kScoreStride + tile.first,
+                    kScoreStride, panel + tile.first * kPanel, tile.end - tile.first,
                     s_.output + static_cast<int64_t>(band + r) * geo_.v_channels + c,
                     geo_.v_channels, s_.factors + r);
       }
     }
   }
 
-  // Scores of columns [first, end) of the block become weights.
-  void weigh_row(int band, int r, int64_t begin, int first, int end) {
-    float* s = s_.scores + r * kScoreStride + first;
+  Tile tile_of(int row, int64_t begin, const KeyRange& block) const {
+    const int rows = std::min(kTileRows, rows_ - row);
+    KeyRange seen;
+    for (int r = 0; r < rows; ++r) seen = hull(seen, s_.ranges[row + r]);
+    const int64_t first = std::max(seen.begin, block.begin);
+    const int64_t end = std::min(seen.end, block.end);
+    if (first >= end) return {rows, 0, 0, false};
+    return {rows, static_cast<int>((first - begin) / kPanel * kPanel),
+            static_cast<int>(end - begin), seen.begin < begin};
+  }
+
+  // Scores that a row sees become weights; the rest of its tile's columns becomes zeros.
+  void weigh_row(int band, int r, int64_t begin, const Tile& tile) {
+    if (tile.first >= tile.end) return;
+    float* s = s_.scores + r * kScoreStride;
     const KeyRange& seen = s_.ranges[band + r];
-    const int n = end - first;
-    if (plain_ && seen.begin <= begin + first && seen.end >= begin + end) {
-      // Every key is visible as it is.
-    } else {
-      prepare_scores(p_, batch_, place(band + r), seen, begin + first, s, n);
+    const int padded = static_cast<int>(round_up(tile.end, kLanes));
+    const int from = static_cast<int>(std::clamp<int64_t>(seen.begin - begin, tile.first, padded));
+    const int to = static_cast<int>(std::clamp<int64_t>(seen.end - begin, from, padded));
+    const int first = from / kLanes * kLanes;
+    const int end = from == to ? first : static_cast<int>(round_up(to, kLanes));
+    for (int c = tile.first; c < first; c += kLanes) hn::Store(hn::Zero(kF), kF, s + c);
+    for (int c = end; c < padded; c += kLanes) hn::Store(hn::Zero(kF), kF, s + c);
+    s_.factors[r] = 1.0f;
+    if (first == end) return;
+    if (!plain_) {
+      prepare_scores(p_, batch_, place(band + r), seen, begin + first, s + first, end - first);
+    } else if (first < from || to < end) {
+      hide_outside(s + first, end - first, from - first, to - first);
     }
     RowState state{s_.row_max[band + r], s_.row_sum[band + r]};
-    s_.factors[r] = softmax_row(s, n, state);
+    s_.factors[r] = softmax_row(s + first, end - first, state);
     s_.row_max[band + r] = state.max;
     s_.row_sum[band + r] = state.sum;
   }
 
   void finish() {
-    for (int r = 0; r < rows_; ++r) {
-      write_result(E{}, p_, batch_, place(r), RowState{s_.row_max[r], s_.row_sum[r]},
+    each_row(0, rows_, [&](int r, const RowPlace& at) {
+      write_result(E{}, p_, batch_, at, RowState{s_.row_max[r], s_.row_sum[r]},
                    s_.output + static_cast<int64_t>(r) * geo_.v_channels);
-    }
+    });
   }
 
   const AttentionProblem& p_;
@@ -200,7 +267,7 @@ void work(PrefillJob& job, int slot) {
   for (;;) {
     const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
     if (item >= job.items) return;
-    PrefillItem<E>(job, scratch, item).run();
+    PrefillItem<E>(job, scratch, item).run(*job.row_kernels);
   }
 }
 

@@ -74,6 +74,28 @@ void copy_past_rows(const Cache& cache, int64_t batch, int64_t head, int64_t beg
   }
 }
 
+// Writes present rows [begin, end) from new rows that are transformed and whose channels lie side
+// by side, many in one call.
+void append_transformed(const Cache& cache, const RowKernels& kernels, int64_t batch, int64_t head,
+                        int64_t past, int64_t begin, int64_t end) {
+  constexpr int kRows = 32;
+  const void* source[kRows];
+  int64_t position[kRows];
+  const RowTransformSpec& spec = cache.spec->transform;
+  const RowTransform& transform = cache.update->transform;
+  const View4& present = cache.update->present;
+  const int64_t size = size_of(cache.type);
+  for (int64_t first = begin; first < end; first += kRows) {
+    RowBatch rows{cache.type, cache.channels, 0, source, position};
+    for (int64_t row = first; row < std::min(first + kRows, end); ++row, ++rows.count) {
+      source[rows.count] = element(cache.update->source, size, batch, head, row - past);
+      position[rows.count] =
+          spec.rotary ? row_position(spec, transform, batch, row - past, row) : -1;
+    }
+    kernels.to_rows(rows, spec, transform, element(present, size, batch, head, first), present.row);
+  }
+}
+
 // Writes present rows [begin, end) from the new rows; `scratch` holds the channels of one row.
 void append_rows(const Cache& cache, const RowKernels* kernels, int64_t batch, int64_t head,
                  int64_t past, int64_t begin, int64_t end, float* scratch) {
@@ -81,6 +103,11 @@ void append_rows(const Cache& cache, const RowKernels* kernels, int64_t batch, i
   const View4& present = cache.update->present;
   const RowTransformSpec& transform = cache.spec->transform;
   const int64_t size = size_of(cache.type);
+  if (transform.any() && kernels != nullptr && source.channel == 1 && present.channel == 1 &&
+      transform.unit_strides) {
+    append_transformed(cache, *kernels, batch, head, past, begin, end);
+    return;
+  }
   for (int64_t row = begin; row < end; ++row) {
     const int64_t i = row - past;
     const char* from = element(source, size, batch, head, i);

@@ -75,8 +75,8 @@ void transform_row_with(const RowKernels* kernels, const RowTransformSpec& spec,
                         const RowTransform& transform, DType type, const void* src,
                         int64_t src_stride, int32_t channels, int64_t batch, int64_t row,
                         int64_t position, float* dst) {
-  const int64_t at = spec.rotary ? row_position(spec, transform, batch, row, position) : 0;
-  // Outside the table (or without rotary) the kernels get a spec that does not rotate.
+  const int64_t at = spec.rotary ? row_position(spec, transform, batch, row, position) : -1;
+  // Outside the table (or without rotary) the row gets a spec that does not rotate.
   RowTransformSpec inside;
   const RowTransformSpec* use = &spec;
   if (spec.rotary && (at < 0 || at >= transform.table_rows)) {
@@ -85,7 +85,8 @@ void transform_row_with(const RowKernels* kernels, const RowTransformSpec& spec,
     use = &inside;
   }
   if (kernels != nullptr && src_stride == 1 && spec.unit_strides) {
-    kernels->transform(*use, transform, type, src, channels, at, dst);
+    const RowBatch one{type, channels, 1, &src, &at};
+    kernels->to_floats(one, *use, transform, 1.0f, dst, channels);
   } else {
     transform_at(*use, transform, type, src, src_stride, channels, at, dst);
   }

@@ -9,10 +9,24 @@
 
 namespace attn::cpu {
 
+// Rows to be transformed in one call: at each address `channels` elements of `type` (float32,
+// float16, bfloat16). A position outside the table leaves the row unrotated.
+struct RowBatch {
+  DType type{};
+  int32_t channels = 0;
+  int count = 0;
+  const void* const* source = nullptr;  // (count)
+  const int64_t* position = nullptr;    // (count); explicit positions already looked up
+};
+
 struct RowKernels {
-  // transform_row for a position that was looked up and lies in the table (with rotary).
-  void (*transform)(const RowTransformSpec& spec, const RowTransform& transform, DType type,
-                    const void* src, int32_t channels, int64_t position, float* dst);
+  // The rows as floats that `type` can hold, times `scale`, `stride` floats apart. Scales of 1 and
+  // specs that do nothing leave what they do not touch as it is, to the bit.
+  void (*to_floats)(const RowBatch& rows, const RowTransformSpec& spec,
+                    const RowTransform& transform, float scale, float* dst, int64_t stride);
+  // The rows in their own type, `stride` elements apart; spec.any() is true.
+  void (*to_rows)(const RowBatch& rows, const RowTransformSpec& spec, const RowTransform& transform,
+                  void* dst, int64_t stride);
   // Rounds `count` floats to `type` (float32, float16, bfloat16).
   void (*store)(DType type, const float* src, int32_t count, void* dst);
 };

@@ -23,13 +23,19 @@ HWY_INLINE void widen_row(E e, const typename E::Raw* from, int n, float* to) {
   for (int k = 0; k < n; k += kLanes) hn::Store(load_upto(e, kF, from + k, n - k), kF, to + k);
 }
 
+template <class E>
+HWY_INLINE const typename E::Raw* query_row(const AttentionProblem& p, int64_t batch,
+                                            const RowPlace& at) {
+  return static_cast<const typename E::Raw*>(p.query.data) + batch * p.query.batch +
+         at.head * p.query.head + at.query * p.query.row;
+}
+
 // One query row, transformed and scaled, with zeros up to a whole vector. `row` is aligned.
 template <class E>
 HWY_INLINE void load_query_row(E e, const AttentionProblem& p, const RowLengths& lengths,
                                int64_t batch, const RowPlace& at, float* row) {
   const int depth = p.spec.head_size;
-  const auto* from = static_cast<const typename E::Raw*>(p.query.data) + batch * p.query.batch +
-                     at.head * p.query.head + at.query * p.query.row;
+  const auto* from = query_row<E>(p, batch, at);
   if (p.spec.query_transform.any()) {
     transform_row(p.spec.query_transform, p.query_transform, p.spec.type, from, 1, depth, batch,
                   at.query, lengths.query_start + at.query, row);
@@ -61,12 +67,12 @@ HWY_INLINE void write_result(E e, const AttentionProblem& p, int64_t batch, cons
     std::memset(out, 0, static_cast<size_t>(channels) * sizeof(*out));
     return;
   }
-  const VF numerator = hn::Set(kF, end.numerator);
-  const VF denominator = hn::Set(kF, end.denominator);
-  for (int c = 0; c < channels; c += kLanes) {
-    const VF value = hn::Div(hn::Mul(hn::Load(kF, sums + c), numerator), denominator);
-    store_upto(e, value, out + c, channels - c);
+  const VF factor = hn::Set(kF, end.numerator / end.denominator);
+  int c = 0;
+  for (; c + kLanes <= channels; c += kLanes) {
+    store(e, hn::Mul(hn::Load(kF, sums + c), factor), out + c);
   }
+  if (c < channels) store_upto(e, hn::Mul(hn::Load(kF, sums + c), factor), out + c, channels - c);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -69,6 +69,20 @@ HWY_INLINE void apply_mask_row(const AttentionProblem& p, int64_t row_offset, in
   }
 }
 
+// s[i] = kHidden for i in [0, n) but not in [from, to); n is a multiple of kLanes, s is aligned.
+HWY_INLINE void hide_outside(float* s, int n, int from, int to) {
+  const hn::RebindToSigned<DF> di;
+  const VF hidden = hn::Set(kF, kHidden);
+  for (int i = 0; i < from; i += kLanes) {
+    const auto hide = hn::RebindMask(kF, hn::Lt(hn::Iota(di, i), hn::Set(di, from)));
+    hn::Store(hn::IfThenElse(hide, hidden, hn::Load(kF, s + i)), kF, s + i);
+  }
+  for (int i = to / kLanes * kLanes; i < n; i += kLanes) {
+    const auto show = hn::RebindMask(kF, hn::Lt(hn::Iota(di, i), hn::Set(di, to)));
+    hn::Store(hn::IfThenElse(show, hn::Load(kF, s + i), hidden), kF, s + i);
+  }
+}
+
 // Cap, mask and hiding of one row's scores: s[0, n) are the keys from `first` on. n is a multiple
 // of kLanes; s is aligned, and what the row may not see becomes kHidden.
 HWY_INLINE void prepare_scores(const AttentionProblem& p, int64_t batch, const RowPlace& at,
@@ -80,8 +94,7 @@ HWY_INLINE void prepare_scores(const AttentionProblem& p, int64_t batch, const R
     const int64_t row = batch * p.mask_batch + at.head * p.mask_head + at.query * p.mask_row;
     apply_mask_row(p, row, first + from, s + from, to - from);
   }
-  for (int c = 0; c < from; ++c) s[c] = kHidden;
-  for (int c = to; c < n; ++c) s[c] = kHidden;
+  if (from > 0 || to < n) hide_outside(s, n, from, to);
 }
 
 // The state of one row's online softmax.
@@ -111,7 +124,10 @@ HWY_INLINE float softmax_row(float* s, int n, RowState& state) {
     state.sum += block_sum;
     return 1.0f;
   }
-  const float factor = hn::GetLane(exp_float(hn::Sub(hn::Set(kF, state.max), reference)));
+  float factor = 0.0f;  // nothing was visible before; a sum that is NaN all the same stays so
+  if (state.max != kHidden) {
+    factor = hn::GetLane(exp_float(hn::Sub(hn::Set(kF, state.max), reference)));
+  }
   state.sum = state.sum * factor + block_sum;
   state.max = max;
   return factor;
@@ -121,14 +137,14 @@ HWY_INLINE float softmax_row(float* s, int n, RowState& state) {
 struct RowEnd {
   float numerator;  // factor of the weighted values
   float denominator;
-  float log_sum_exp;  // without the sink
+  float log_sum_exp;  // without the sink; only where the spec wants it
   bool empty;         // nothing was visible: the output is zero
 };
 
 HWY_INLINE RowEnd finish_row(const AttentionProblem& p, int64_t head, const RowState& state) {
   RowEnd end{1.0f, state.sum, kHidden, state.sum == 0.0f};
   if (end.empty) return end;
-  end.log_sum_exp = state.max + std::log(state.sum);
+  if (p.spec.log_sum_exp) end.log_sum_exp = state.max + std::log(state.sum);
   if (p.spec.sink != Sink::kNone) {
     const float sink = p.spec.sink == Sink::kPerHead
                            ? load_float(p.sink, head * p.sink_stride, p.spec.type)
