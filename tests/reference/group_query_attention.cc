@@ -31,9 +31,12 @@ RowTransform transform_of(const GroupQueryAttention& p, const View& norm_weight)
   return transform;
 }
 
-// The position of token `row`: its own, or counted from `start`.
+// The position of token `row`: its own, or counted from `start`. Without rotation nobody asks, and
+// position_ids, ignored then, may have fewer rows than there are keys.
 int64_t position_of(const GroupQueryAttention& p, int64_t b, int64_t row, int64_t start) {
-  if (p.position_ids.bound) return static_cast<int64_t>(p.position_ids.at({b, row}));
+  if (p.do_rotary && p.position_ids.bound) {
+    return static_cast<int64_t>(p.position_ids.at({b, row}));
+  }
   return start + row;
 }
 
