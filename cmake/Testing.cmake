@@ -39,9 +39,14 @@ function(attn_add_gtest name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  # Most of a test file is assertions: optimising them costs minutes and gains nothing. What is slow
-  # (reference, matrix) stands in libraries of its own.
-  target_compile_options(${name} PRIVATE "$<$<CONFIG:Release>:-O1>")
+  # Most of a test file is assertions: optimising them, or watching them for undefined behaviour,
+  # costs minutes and gains nothing. What is slow (reference, matrix) stands in libraries of its
+  # own.
+  if(ATTN_C_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
+  else()
+    target_compile_options(${name} PRIVATE "$<$<CONFIG:Release>:-O1>")
+  endif()
   target_compile_definitions(${name} PRIVATE
     ATTN_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_TEST_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(NOT ARG_SHARDS)
