@@ -28,7 +28,7 @@ def command_build(options):
 
 
 def command_test(options):
-    return test(dev_setup.set_up, options.preset, options.only)
+    return test(dev_setup.set_up_tests, options.preset, options.only)
 
 
 def command_demo(options):
@@ -94,6 +94,13 @@ def command_abi_accept(options):
                  "--accept"])
 
 
+def command_kernels_accept(options):
+    dev_setup.set_up_tests()
+    build("release", ["kernel_variants"])
+    return call([PYTHON, "tests/kernels/check_kernels.py", "--accept",
+                 "--tool", BUILD / "release/bin/kernel_variants"])
+
+
 def command_run(options):
     if not options.arguments:
         print("usage: ./dev run CMD...", file=sys.stderr)
@@ -146,6 +153,8 @@ def parser():
     add("format", command_format, "lay out the sources with clang-format")
     add("lint", command_lint, "check layout, house rules and clang-tidy over all sources")
     add("abi-accept", command_abi_accept, "rewrite abi/ after a deliberate change of the ABI")
+    add("kernels-accept", command_kernels_accept,
+        "rewrite tests/kernels/resources.txt after a deliberate change of the kernels")
     add("help", lambda options: top.print_help() or 0, "this list")
     return top
 

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 REQUIREMENTS = ROOT / "tests" / "tools" / "requirements.txt"
+KERNEL_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-kernels.txt"
 SETUP_LOG = BUILD / "setup.log"
 
 # Debian's package, and the program or the header by which it is known to be there.
@@ -102,10 +103,33 @@ def install_venv():
     stamp.write_text(key, encoding="ascii")
 
 
+def install_kernel_compilers():
+    """NVRTC, which the tests of the kernels need: large, and not worth a failure where it cannot be
+    had, for those tests are skipped with the reason."""
+    key = hashlib.sha256(KERNEL_REQUIREMENTS.read_bytes()).hexdigest()
+    stamp = VENV / "requirements-kernels.sha256"
+    if stamp.exists() and stamp.read_text(encoding="ascii") == key:
+        return
+    say("installing NVRTC (tests/tools/requirements-kernels.txt) into build/venv")
+    try:
+        run_logged([VENV / "bin" / "python", "-m", "pip", "install", "--no-input",
+                    "--disable-pip-version-check", "--no-deps", "-r", KERNEL_REQUIREMENTS])
+    except SetupError as error:
+        say(f"{error}\nNVRTC cannot be installed: the tests of the kernels will be skipped")
+        return
+    stamp.write_text(key, encoding="ascii")
+
+
 def set_up():
     """Everything that building and testing need."""
     install_packages(PACKAGES)
     install_venv()
+
+
+def set_up_tests():
+    """What the tests use on top of the rest."""
+    set_up()
+    install_kernel_compilers()
 
 
 def set_up_fuzzing():

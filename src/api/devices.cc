@@ -1,4 +1,5 @@
 // The device list: what there is before any context, with the reason where it cannot be used.
+#include "api/environment.h"
 #include "api/guard.h"
 #include "api/struct_io.h"
 #include "api/text.h"
@@ -7,10 +8,19 @@
 
 using attn::api::guard;
 
+namespace {
+
+// With the driver that a context would use.
+std::vector<attn::cuda::DeviceDescription> list_cuda_devices() {
+  return attn::cuda::list_devices(attn::api::environment_driver_path());
+}
+
+}  // namespace
+
 attn_status attn_device_count(uint32_t* count, attn_error* error) {
   return guard(error, [&] {
     if (count == nullptr) attn::fail_argument("count is null; it receives the number");
-    *count = 1 + static_cast<uint32_t>(attn::cuda::list_devices().size());
+    *count = 1 + static_cast<uint32_t>(list_cuda_devices().size());
   });
 }
 
@@ -23,7 +33,7 @@ attn_status attn_device_get_info(uint32_t index, attn_device_info* info, attn_er
       filled.device_type = ATTN_DEVICE_CPU;
       attn::api::copy_text(filled.name, attn::cpu::cpu_info().name);
     } else {
-      const auto devices = attn::cuda::list_devices();
+      const auto devices = list_cuda_devices();
       if (index > devices.size()) {
         attn::fail_argument("index is ", index, "; there are ", devices.size() + 1,
                             " devices, counted from 0");

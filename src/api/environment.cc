@@ -62,4 +62,6 @@ Environment read_environment() {
   return result;
 }
 
+std::string environment_driver_path() { return std::string(read("ATTN_C_DRIVER_PATH")); }
+
 }  // namespace attn::api

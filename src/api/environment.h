@@ -22,4 +22,7 @@ struct Environment {
 // naming the variable, for a value that cannot be understood.
 Environment read_environment();
 
+// ATTN_C_DRIVER_PATH alone, for the device list.
+std::string environment_driver_path();
+
 }  // namespace attn::api

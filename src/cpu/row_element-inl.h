@@ -125,9 +125,7 @@ struct Float16 {
   static HWY_INLINE void store(VF v, T* p) {
     hn::StoreU(hn::DemoteTo(Half(), v), Half(), reinterpret_cast<hwy::float16_t*>(p));
   }
-  static HWY_INLINE VF round(VF v) {
-    return hn::PromoteTo(F32(), hn::DemoteTo(Half(), v));
-  }
+  static HWY_INLINE VF round(VF v) { return hn::PromoteTo(F32(), hn::DemoteTo(Half(), v)); }
   static float load_one(const T* p) { return float16_to_float(*p); }
   static void store_one(float v, T* p) { *p = float_to_float16(v); }
 };

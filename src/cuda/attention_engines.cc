@@ -117,15 +117,18 @@ Tile first_that_fits(const Tile (&tiles)[n], const AttentionSpec& spec, const De
 Tile mma_tile(const AttentionSpec& spec, const DeviceTraits& device) {
   const int d = std::max(spec.head_size, spec.v_head_size);
   const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0 && spec.scale > 0;
-  if (d <= 64) return {128, plain ? 96 : 64, 4};
+  if (d <= 64) return {128, !plain ? 64 : spec.query_transform.any() ? 80 : 96, 4};
   constexpr Tile kTiles[] = {{128, 64, 8}, {64, 32, 4}};
   return first_that_fits(kTiles, spec, device, mma_shared_bytes);
 }
 
 Tile float32_tile(const AttentionSpec& spec, const DeviceTraits& device) {
-  if (std::max(spec.head_size, spec.v_head_size) <= 64) return {128, 64, 8};
+  const int d = std::max(spec.head_size, spec.v_head_size);
+  if (d <= 64) return {128, 64, 8};
   constexpr Tile kTiles[] = {{128, 32, 8}, {64, 32, 4}, {64, 16, 4}};
-  return first_that_fits(kTiles, spec, device, float32_shared_bytes);
+  constexpr Tile kWideTiles[] = {{128, 16, 8}, {64, 16, 4}};  // more keys spill
+  return d <= 192 ? first_that_fits(kTiles, spec, device, float32_shared_bytes)
+                  : first_that_fits(kWideTiles, spec, device, float32_shared_bytes);
 }
 
 class PrefillEngine : public AttentionEngine {
@@ -267,8 +270,9 @@ int decode_shared_bytes(const AttentionSpec& spec, const Ring& r) {
 
 // The first ring that fits the device, else the last.
 Ring decode_ring(const AttentionSpec& spec, const DeviceTraits& device) {
-  const bool small = std::max(spec.head_size, spec.v_head_size) <= 64;
-  const Ring rings[] = {{4, small ? 4 : 3}, {4, 2}, {2, 2}};
+  const int d = std::max(spec.head_size, spec.v_head_size);
+  // Heads above 192 spill with three stages.
+  const Ring rings[] = {{4, d <= 64 ? 4 : d <= 192 ? 3 : 2}, {4, 2}, {2, 2}};
   for (const Ring& ring : rings) {
     const int bytes = decode_shared_bytes(spec, ring) + kDecodeStaticBytes;
     if (bytes <= device.shared_bytes_per_block) return ring;

@@ -1,6 +1,10 @@
 #include "cuda/cubin_pack.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -26,10 +30,20 @@ uint64_t fnv(const char* data, size_t bytes, uint64_t value = 146959810393466560
   return value;
 }
 
+// Beside the library under the name that it was opened by, or beside the file that this links to.
 std::string pack_beside_library() {
   std::string self = file_of_symbol(reinterpret_cast<const void*>(&pack_key));
-  const size_t slash = self.rfind('/');
-  return slash == std::string::npos ? std::string() : self.substr(0, slash + 1) + kFileName;
+  for (int i = 0; i < 2; ++i) {
+    const size_t slash = self.rfind('/');
+    if (slash == std::string::npos) return {};
+    std::string pack = self.substr(0, slash + 1) + kFileName;
+    if (i == 1 || access(pack.c_str(), R_OK) == 0) return pack;
+    char* real = realpath(self.c_str(), nullptr);
+    if (real == nullptr) return {};
+    self = real;
+    std::free(real);
+  }
+  return {};
 }
 
 }  // namespace

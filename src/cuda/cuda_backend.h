@@ -30,8 +30,8 @@ struct CudaOptions {
 };
 
 // The devices of this machine, those that cannot be used included; never empty, so that there is
-// always a reason to read. Makes no CUDA context.
-std::vector<DeviceDescription> list_devices();
+// always a reason to read. `driver_path` empty: searched. Makes no CUDA context.
+std::vector<DeviceDescription> list_devices(const std::string& driver_path);
 
 // What a context tells of its device.
 struct CudaFacts {

@@ -119,7 +119,7 @@ RelaxedCapture::~RelaxedCapture() {
   if (exchanged_) driver_.ThreadExchangeStreamCaptureMode(&mode_);
 }
 
-std::vector<DeviceDescription> list_devices() {
+std::vector<DeviceDescription> list_devices(const std::string& driver_path) {
   std::vector<DeviceDescription> devices;
   const auto missing = [&](std::string reason) {
     DeviceDescription device;
@@ -128,7 +128,7 @@ std::vector<DeviceDescription> list_devices() {
     devices.push_back(std::move(device));
   };
   try {
-    const Driver& driver = Driver::get("");
+    const Driver& driver = Driver::get(driver_path);
     int count = 0;
     if (driver.DeviceGetCount(&count) != kCudaSuccess || count == 0) {
       missing("the CUDA driver finds no device");

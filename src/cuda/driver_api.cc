@@ -44,7 +44,8 @@ std::string failed_start(const char* call, const SharedLibrary& library, CUresul
 std::unique_ptr<Driver> open_driver(const std::string& option) {
   SharedLibrary library = SharedLibrary::open(driver_places(option));
   if (!library.is_open()) {
-    unavailable(cat("no CUDA driver (libcuda.so.1) could be opened; tried:\n", library.tried()));
+    unavailable(
+        cat("no CUDA driver (libcuda.so.1) could be opened; tried ", text_of(library.failed())));
   }
   auto driver = std::make_unique<Driver>();
   auto get = reinterpret_cast<GetProcAddress>(library.symbol("cuGetProcAddress_v2"));

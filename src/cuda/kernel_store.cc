@@ -66,7 +66,6 @@ KernelStore::KernelStore(const CudaContext& context, const CudaOptions& options)
 
 KernelStore::~KernelStore() {
   const ContextScope scope(context_, ContextScope::kBestEffort);
-  if (!scope.entered()) return;  // the driver has gone already
   for (auto& [text, future] : libraries_) {
     try {
       context_.driver.LibraryUnload(future.get().handle);

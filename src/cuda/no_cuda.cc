@@ -9,7 +9,7 @@ constexpr const char* kReason = "this build of attn_c has no CUDA back end; the 
 
 }  // namespace
 
-std::vector<DeviceDescription> list_devices() {
+std::vector<DeviceDescription> list_devices(const std::string&) {
   DeviceDescription device;
   device.name = "CUDA";
   device.reason = kReason;

@@ -73,22 +73,23 @@ std::string Nvrtc::load(const SharedLibrary& library) {
 }
 
 Nvrtc* Nvrtc::open(const std::string& option) {
-  std::string tried;
+  std::vector<FailedPlace> failed;
   for (const LibraryPlace& place : nvrtc_places(option)) {
     const SharedLibrary library = SharedLibrary::open({place});
-    std::string why = library.tried();
     if (library.is_open()) {
       auto nvrtc = std::make_unique<Nvrtc>();
-      why = nvrtc->load(library);
+      std::string why = nvrtc->load(library);
       if (why.empty()) {
         open_builtins(nvrtc->path_, nvrtc->major_, nvrtc->minor_);
         return nvrtc.release();
       }
-      why = cat(place.path, " (", place.kind, "): ", why);
+      failed.push_back({place, std::move(why)});
+    } else {
+      failed.push_back(library.failed().front());
     }
-    tried += cat(tried.empty() ? "" : "\n", why);
   }
-  throw_error(ATTN_UNAVAILABLE, cat("no usable NVRTC (libnvrtc.so) was found; tried:\n", tried));
+  throw_error(ATTN_UNAVAILABLE,
+              cat("no usable NVRTC (libnvrtc.so) was found; tried ", text_of(failed)));
 }
 
 const Nvrtc& Nvrtc::get(const std::string& option) {

@@ -5,6 +5,16 @@
 #include "core/error.h"
 
 namespace attn::cuda {
+namespace {
+
+// The loader's words without the path, which it puts first; nothing for a file that is not there.
+std::string reason(const LibraryPlace& place, std::string words) {
+  if (words.find("No such file or directory") != std::string::npos) return {};
+  if (words.starts_with(place.path + ": ")) words.erase(0, place.path.size() + 2);
+  return words;
+}
+
+}  // namespace
 
 SharedLibrary SharedLibrary::open(const std::vector<LibraryPlace>& places) {
   SharedLibrary library;
@@ -17,14 +27,27 @@ SharedLibrary SharedLibrary::open(const std::vector<LibraryPlace>& places) {
       library.path_ = place.path;
       return library;
     }
-    const char* why = dlerror();
-    if (!library.tried_.empty()) library.tried_ += '\n';
-    library.tried_ += cat(place.path, " (", place.kind, "): ",
-                          place.only_loaded ? "not loaded in this process"
-                          : why != nullptr  ? why
-                                            : "cannot be opened");
+    const char* words = dlerror();
+    library.failed_.push_back(
+        {place, place.only_loaded || words == nullptr ? std::string() : reason(place, words)});
   }
   return library;
+}
+
+std::string text_of(const std::vector<FailedPlace>& places) {
+  std::string text;
+  const std::string* kind = nullptr;
+  for (const FailedPlace& failed : places) {
+    if (kind == nullptr || *kind != failed.place.kind) {
+      text += cat(text.empty() ? "" : "; ", failed.place.kind, ": ");
+    } else {
+      text += ", ";
+    }
+    kind = &failed.place.kind;
+    text += failed.place.path;
+    if (!failed.why.empty()) text += cat(" (", failed.why, ")");
+  }
+  return text;
 }
 
 void* SharedLibrary::symbol(const char* name) const {
@@ -44,7 +67,8 @@ std::vector<std::string> python_package_folders() {
   size_t slash = self.rfind('/');
   if (slash != std::string::npos) {
     std::string folder = self.substr(0, slash);
-    folders.push_back(folder + "/..");
+    const size_t parent = folder.rfind('/');
+    if (parent != std::string::npos) folders.push_back(folder.substr(0, parent));
     folders.push_back(folder);
   }
   return folders;

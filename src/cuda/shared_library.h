@@ -13,6 +13,16 @@ struct LibraryPlace {
   bool only_loaded = false;  // take it only if the process has it already (RTLD_NOLOAD)
 };
 
+// A place that did not serve, and why; no reason: nothing is there.
+struct FailedPlace {
+  LibraryPlace place;
+  std::string why;
+};
+
+// "already loaded: libx.so.2 (why), libx.so; system loader: libx.so.2": short, for it must fit a
+// message of the C interface.
+std::string text_of(const std::vector<FailedPlace>& places);
+
 class SharedLibrary {
  public:
   // Tries the places in order. Never throws; `is_open` tells. A library is never closed: code and
@@ -20,15 +30,14 @@ class SharedLibrary {
   static SharedLibrary open(const std::vector<LibraryPlace>& places);
 
   bool is_open() const { return handle_ != nullptr; }
-  const std::string& path() const { return path_; }  // where it was found
-  // "path (kind): the loader's words", one a line, for every place that failed.
-  const std::string& tried() const { return tried_; }
-  void* symbol(const char* name) const;  // null when missing
+  const std::string& path() const { return path_; }                   // where it was found
+  const std::vector<FailedPlace>& failed() const { return failed_; }  // before it, or all
+  void* symbol(const char* name) const;                               // null when missing
 
  private:
   void* handle_ = nullptr;
   std::string path_;
-  std::string tried_;
+  std::vector<FailedPlace> failed_;
 };
 
 // The absolute path of the file that a symbol of an open library lies in; empty when unknown.
