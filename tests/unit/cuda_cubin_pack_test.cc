@@ -89,7 +89,9 @@ TEST_F(CubinPackTest, DamageIsAMiss) {
         found += got.has_value();
       }
       // A wrong count alone, bytes 8 to 15, loses no content.
-      if (i < 8 || i >= 16) EXPECT_LT(found, 3) << "byte " << i;
+      if (i < 8 || i >= 16) {
+        EXPECT_LT(found, 3) << "byte " << i;
+      }
     }
     const CubinPack pack = open(good.substr(0, i));
     int found = 0;
