@@ -10,17 +10,25 @@
  *               as their last parameter. On success only its `status` is written. A function that
  *               fails before its first launch leaves outputs untouched and nothing to clean up.
  *   struct_size Every growable struct begins with it: set it to sizeof(the struct) and zero the
- *               rest (ATTN_X_INIT does both). Input structs may be shorter than the library's: the
- *               tail counts as zero; longer ones are accepted if the tail is zero and refused with
- *               ATTN_VERSION otherwise. Of output structs the library writes min(struct_size, its
- *               own size) bytes and zeroes what the caller has beyond. Zero means the default.
- *               Growable structs never stand in arrays; frozen ones (said so at each) may.
- *   reserved    Must be zero.
+ *               rest (ATTN_X_INIT does both). Sizes are 8 to 4096 bytes, those of input structs
+ *               multiples of 8; any other is ATTN_INVALID_ARGUMENT, and nothing behind the size
+ *               word is read. An input struct that is shorter than the library's: what it lacks
+ *               counts as zero. One that is longer: what the library does not know must be zero,
+ *               else ATTN_VERSION. Of output structs the library writes min(struct_size, its own
+ *               size) bytes and zeroes what the caller has beyond; struct_size itself stays.
+ *               Zero means the default. Growable structs never stand in arrays; frozen ones (said
+ *               so at each) may.
+ *   flags       Bits that this header does not name, and any bit where it names none, are
+ *               ATTN_INVALID_ARGUMENT.
+ *   reserved    Must be zero in; is zero out.
+ *   Ownership   Structs, lists and texts that go in are copied: they may go away when the function
+ *               returns. Tensor data is never copied or owned: see attn_tensor.
  *   Text in     UTF-8, NUL-terminated, read before the function returns.
  *   Text out    Two-call rule: `buffer` of `capacity` bytes (null and 0 to ask), `*needed` receives
  *               the bytes with the terminating NUL. A short buffer gets a truncated, terminated
- *               text, and the call still succeeds. `const char*` fields in output structs point to
- *               memory that lives as long as the object asked (static where there is none).
+ *               text, and the call still succeeds; `needed` may be null. `const char*` fields in
+ *               output structs are never null and point to memory that lives as long as the object
+ *               asked (static where there is none). Texts in char arrays are cut to fit.
  *   Threads     Each function says what it allows. "Any" means any threads at once.
  *   Callbacks   The library calls back only on threads that are inside one of its calls, or on
  *               workers that such a call started. It never prints, never throws, never changes the
@@ -77,19 +85,21 @@ typedef int32_t attn_status;
 #define ATTN_ERROR_TRUNCATED 1u /* the message did not fit */
 #define ATTN_ERROR_STICKY 2u    /* the device context is lost; retrying cannot help */
 
-/* What went wrong, in the caller's memory. `struct_size` may be smaller than this header's: the
- * message is then cut to fit. */
+/* What went wrong, in the caller's memory. `struct_size` may be any from 8 on: the message is cut
+ * to fit, and fields that are not there whole are left alone. Where it is below 8 or above 4096
+ * nothing is written, as for null. */
 typedef struct attn_error {
   uint32_t struct_size;
-  attn_status status;
-  int64_t native_code;
-  uint32_t native_domain;
-  uint32_t flags;
-  char message[1000]; /* operator and label, argument, what came, what is accepted */
+  attn_status status;     /* what the function returned */
+  int64_t native_code;    /* of the driver, the compiler or the system; 0 = none */
+  uint32_t native_domain; /* ATTN_DOMAIN_... */
+  uint32_t flags;         /* ATTN_ERROR_... */
+  char message[1000];     /* operator and label, argument, what came, what is accepted */
 } attn_error;
 
 /* ---- Objects --------------------------------------------------------------------------------- */
 
+/* "any": any threads at once. "one at a time": a second call at the same time is ATTN_BUSY. */
 typedef struct attn_context attn_context; /* a device with its options and caches; threads: any */
 typedef struct attn_session attn_session; /* one order of executions; threads: one at a time */
 typedef struct attn_op attn_op;           /* an operator with its attributes; threads: any */
@@ -122,12 +132,13 @@ typedef struct attn_dtype {
 #define ATTN_TENSOR_READ_ONLY 1u /* attn_tensor.flags: may not be bound as an output */
 
 /* A strided tensor in the caller's memory. The library copies the description and never owns the
- * data. Element (i0, i1, ...) lies at data + byte_offset + size * sum(i_k * strides[k]). */
+ * data, which must be aligned to its element size. Element (i0, i1, ...) lies at
+ * data + byte_offset + size * sum(i_k * strides[k]). */
 typedef struct attn_tensor {
   uint32_t struct_size;
-  uint32_t flags; /* ATTN_TENSOR_... */
-  int32_t device_type;
-  int32_t device_id;
+  uint32_t flags;      /* ATTN_TENSOR_... */
+  int32_t device_type; /* ATTN_DEVICE_...; without data 0 is the context's */
+  int32_t device_id;   /* 0 for host memory */
   attn_dtype dtype;
   int32_t ndim;                   /* 0..8 */
   int64_t shape[ATTN_MAX_RANK];   /* elements; in queries and inference -1 is "any" */
@@ -138,11 +149,12 @@ typedef struct attn_tensor {
   uint64_t data_bytes;            /* bytes behind data, 0 = unknown; checked against the strides */
 } attn_tensor;
 
-/* One argument of an operator. Absent slots are not listed. Frozen. */
+/* One argument of an operator, each slot at most once, in any order. Absent slots are not listed.
+ * Frozen. */
 typedef struct attn_arg {
   uint32_t slot; /* the standard's index, or ATTN_SLOT_EXTENSION and up */
   uint32_t reserved;
-  const attn_tensor* tensor;
+  const attn_tensor* tensor; /* null: an output that is wanted, in query and prepare alone */
 } attn_arg;
 
 /* An output that shares an input's memory, said before any memory is bound. Frozen. */
@@ -158,20 +170,23 @@ typedef struct attn_alias {
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
-/* Callback structs are copied. `release_user`, unless null, is called once, after the last use; it
- * is not called where no context could be made. */
+/* Callback structs are copied, `user` is handed to each function of its struct. `release_user`,
+ * unless null, is called once, after the last use; it is not called where no context could be made.
+ * Functions other than release_user are required (ATTN_INVALID_ARGUMENT). None may throw. */
 
 #define ATTN_MEMORY_HOST 1u
 #define ATTN_MEMORY_DEVICE 2u
 #define ATTN_MEMORY_PINNED 4u
 
-/* Memory for the library's own use. `kind` is one of ATTN_MEMORY_...; device memory is ordered on
- * `stream`. `allocate` returns null when there is none. Called from any thread inside a call. */
+/* Memory for scratch of sessions, of `bytes` at an address that is a multiple of `alignment` (a
+ * power of 2). `kind` is one of ATTN_MEMORY_..., `stream` the one that device memory is ordered on.
+ * `allocate` returns null when there is none (ATTN_OUT_OF_MEMORY). Called from any thread inside a
+ * call. This version asks for host memory, on the CPU. */
 typedef struct attn_allocator {
   uint32_t struct_size;
   uint32_t reserved;
   void* user;
-  void (*release_user)(void* user); /* once, after the last use; may be null */
+  void (*release_user)(void* user);
   void* (*allocate)(void* user, uint32_t kind, uint64_t bytes, uint64_t alignment, void* stream);
   void (*deallocate)(void* user, uint32_t kind, void* memory, uint64_t bytes, void* stream);
 } attn_allocator;
@@ -181,7 +196,8 @@ typedef struct attn_allocator {
 #define ATTN_LOG_WARNING 3
 #define ATTN_LOG_ERROR 4
 
-/* Receives the library's log lines; without it there is no log. Called from any thread. */
+/* Receives the library's log lines, terminated and without a newline; without it there is no log.
+ * Called from any thread inside a call, from several at once. */
 typedef struct attn_logger {
   uint32_t struct_size;
   int32_t minimum_severity; /* ATTN_LOG_...; 0 = ATTN_LOG_WARNING */
@@ -191,14 +207,18 @@ typedef struct attn_logger {
 } attn_logger;
 
 /* The host's thread pool. Results never depend on it. `parallel_for` calls task(task_context, i)
- * for every i in [0, count), on any threads, and returns when all have ended. Called inside execute
- * of the CPU back end, from several threads at once where sessions run at once. */
+ * for every i in [0, count), on any threads, and returns when all have ended; tasks never throw and
+ * never wait for each other, so that one thread may do all. Called inside execute of the CPU back
+ * end, from several threads at once where sessions run at once.
+ *
+ * Without an executor the CPU uses one pool of the process, shared by all contexts: an execute that
+ * finds it taken by another runs its tasks one after the other on its own thread. */
 typedef struct attn_executor {
   uint32_t struct_size;
   uint32_t reserved;
   void* user;
   void (*release_user)(void* user);
-  int32_t (*concurrency)(void* user); /* threads that parallel_for may use, at least 1 */
+  int32_t (*concurrency)(void* user); /* threads that it may use, at least 1; asked once */
   void (*parallel_for)(void* user, int32_t count, void (*task)(void* task_context, int32_t index),
                        void* task_context);
 } attn_executor;
@@ -208,38 +228,39 @@ typedef struct attn_executor {
 /* A device of this machine, listed before any context exists. */
 typedef struct attn_device_info {
   uint32_t struct_size;
-  uint32_t available; /* 1: a context can be made; 0: `reason` says why not */
-  int32_t device_type;
+  uint32_t available;  /* 1: a context can be made; 0: `reason` says why not */
+  int32_t device_type; /* for attn_context_desc, as device_id */
   int32_t device_id;
   char name[128];
-  char reason[1024];
+  char reason[1024]; /* with every place that was tried; empty where available */
 } attn_device_info;
 
 #define ATTN_CONTEXT_IGNORE_ENVIRONMENT 1u /* no ATTN_C_... variable counts */
-#define ATTN_CONTEXT_NO_DISK_CACHE 2u
+#define ATTN_CONTEXT_NO_DISK_CACHE 2u /* CUDA: kernels are neither read from nor kept on disk */
 
-/* Options of a context. What stands here wins over the environment (docs/environment.md). */
+/* Options of a context. What stands here wins over the environment (docs/environment.md). Texts are
+ * copied; what is said of CUDA counts there alone, as what is said of the CPU. */
 typedef struct attn_context_desc {
   uint32_t struct_size;
-  uint32_t flags;      /* ATTN_CONTEXT_... */
-  int32_t device_type; /* 0 = ATTN_DEVICE_CPU */
-  int32_t device_id;
+  uint32_t flags;       /* ATTN_CONTEXT_... */
+  int32_t device_type;  /* ATTN_DEVICE_CPU or ATTN_DEVICE_CUDA; 0 = ATTN_DEVICE_CPU */
+  int32_t device_id;    /* of attn_device_info; the CPU is 0 */
   int32_t thread_count; /* CPU: threads that one execute may use, 0 = all that the process may */
   uint32_t reserved;
-  const char* simd_level;  /* CPU: null = the best; else a name of the context info's list */
-  const char* engine;      /* forced engine for every plan, null = choose */
+  const char* simd_level; /* CPU: null = the best; else a name of the context info's list */
+  const char* engine; /* forced for every plan: a name of the context info's list; null = choose */
   void* native_context;    /* CUDA: a CUcontext; null = the current one if it is on the device, else
-                               the primary one. Fixed for the context's life. */
+                               the primary one. Fixed for the context's life; the CPU has none. */
   const char* driver_path; /* CUDA: libcuda, null = search */
   const char* nvrtc_path;  /* CUDA: libnvrtc, null = search */
   const char* cache_folder;        /* kernels' disk cache, null = the default folder */
-  uint64_t cache_limit_bytes;      /* 0 = default */
+  uint64_t cache_limit_bytes;      /* of the disk cache, 0 = 256 MiB */
   const attn_allocator* allocator; /* the structs are copied */
   const attn_logger* logger;
   const attn_executor* executor; /* CPU: instead of the library's pool */
 } attn_context_desc;
 
-/* What a context runs on. Texts live as long as the context. */
+/* What a context runs on. Texts live as long as the context; what does not apply is empty. */
 typedef struct attn_context_info {
   uint32_t struct_size;
   int32_t device_type;
@@ -250,11 +271,11 @@ typedef struct attn_context_info {
   const char* simd_level;     /* CPU: in use */
   const char* simd_levels;    /* CPU: all that this machine has, best first, joined with "," */
   const char* engines;        /* names that may be forced, joined with "," */
-  const char* driver_version; /* CUDA; empty elsewhere, as are the rest */
+  const char* driver_version; /* CUDA, as all that follow: "13.0" */
   const char* driver_path;
-  const char* nvrtc_version;
+  const char* nvrtc_version; /* empty where none can be opened: ready kernels alone serve then */
   const char* nvrtc_path;
-  const char* cache_folder;
+  const char* cache_folder; /* of the kernels' disk cache; empty where it is off */
   const char* uuid;
   const char* pci_id;
 } attn_context_info;
@@ -269,10 +290,10 @@ typedef struct attn_context_stats {
   uint64_t ops_live;
   uint64_t sessions_live;
   uint64_t bindings_live;
-  uint64_t executions;
+  uint64_t executions;          /* that succeeded */
   uint64_t scratch_allocations; /* times that scratch of any session grew */
   uint64_t scratch_bytes;       /* held now */
-  uint64_t kernel_compiles;
+  uint64_t kernel_compiles;     /* CUDA, as the rest */
   uint64_t disk_cache_hits;
   uint64_t disk_cache_misses;
 } attn_context_stats;
@@ -284,7 +305,7 @@ typedef struct attn_operator_info {
   uint32_t struct_size;
   int32_t version_first; /* versions of the domain's opset that mean this contract */
   int32_t version_last;
-  uint32_t input_count;
+  uint32_t input_count; /* slots that there are, optional ones included */
   uint32_t output_count;
   uint32_t attribute_count;
   const char* domain;
@@ -292,10 +313,10 @@ typedef struct attn_operator_info {
   const char* summary;
 } attn_operator_info;
 
-/* A slot of an operator. */
+/* A slot of an operator. Texts are static. */
 typedef struct attn_slot_info {
   uint32_t struct_size;
-  uint32_t slot;
+  uint32_t slot;     /* for attn_arg.slot */
   uint32_t optional; /* 1: may be absent */
   uint32_t memory;   /* accepted ATTN_MEMORY_... bits of a CUDA context; the CPU takes host */
   int32_t may_alias; /* outputs: the input slot whose memory it may share, -1 none */
@@ -311,7 +332,7 @@ typedef struct attn_slot_info {
 #define ATTN_ATTRIBUTE_INTS 4u
 #define ATTN_ATTRIBUTE_FLOATS 5u
 
-/* An attribute of an operator. */
+/* An attribute of an operator. Texts are static. */
 typedef struct attn_attribute_info {
   uint32_t struct_size;
   uint32_t type;     /* ATTN_ATTRIBUTE_... */
@@ -335,18 +356,18 @@ typedef struct attn_attribute {
 /* An operator to create. */
 typedef struct attn_op_desc {
   uint32_t struct_size;
-  uint32_t flags;
-  const char* domain; /* "" and "ai.onnx" are the same */
-  const char* type;
-  const char* label; /* the node's name for messages, may be null */
-  const attn_attribute* attributes;
-  uint32_t attribute_count;
-  int32_t version; /* the opset version of the model's domain */
+  uint32_t flags;                   /* none in this version */
+  const char* domain;               /* null, "" and "ai.onnx" are the same */
+  const char* type;                 /* "GroupQueryAttention" */
+  const char* label;                /* the node's name for messages, may be null */
+  const attn_attribute* attributes; /* each name at most once */
+  uint32_t attribute_count;         /* at most 256 */
+  int32_t version;                  /* the opset version of the model's domain */
 } attn_op_desc;
 
 /* ---- Query, inference, prepare, execute ------------------------------------------------------ */
 
-/* Capture facts. */
+/* Capture facts. The CPU captures nothing: 0. */
 #define ATTN_CAPTURE_SUPPORTED 1u         /* execute can be captured once prepared */
 #define ATTN_CAPTURE_NEEDS_PREPARE 2u     /* not prepared yet */
 #define ATTN_CAPTURE_POINTERS_BAKED 4u    /* addresses and capacities are fixed by a capture */
@@ -356,7 +377,7 @@ typedef struct attn_op_desc {
 /* The claim gate's question: would the op run with this? No data is touched. */
 typedef struct attn_query_desc {
   uint32_t struct_size;
-  uint32_t flags;
+  uint32_t flags;          /* none in this version */
   const attn_arg* inputs;  /* tensors without data; shape -1 = any */
   const attn_arg* outputs; /* the outputs wanted; a tensor may be null where its shape follows.
                               Required outputs count as wanted without being listed. */
@@ -374,7 +395,7 @@ typedef struct attn_support {
   uint32_t supported;     /* 1 or 0 */
   uint32_t capture_flags; /* ATTN_CAPTURE_... */
   attn_status status;     /* what prepare would return */
-  char reason[1000];      /* empty when supported */
+  char reason[1000];      /* argument, what came, what is accepted; empty when supported */
 } attn_support;
 
 #define ATTN_PREPARE_BATCH_INVARIANT 1u /* a sequence's result does not depend on its batch */
@@ -401,34 +422,34 @@ typedef struct attn_prepare_desc {
 /* Facts of a plan. */
 typedef struct attn_plan_info {
   uint32_t struct_size;
-  uint32_t capture_flags;
-  uint64_t workspace_bytes; /* scratch of one execute, whoever gives it */
-  uint64_t workspace_alignment;
-  int64_t max_batch;
+  uint32_t capture_flags;       /* ATTN_CAPTURE_... */
+  uint64_t workspace_bytes;     /* scratch of one execute, whoever gives it */
+  uint64_t workspace_alignment; /* of attn_execute_desc.workspace, in bytes */
+  int64_t max_batch;            /* the range that the plan serves */
   int64_t max_query_length;
   int64_t max_total_length;
   uint32_t baked_slot_count; /* host inputs whose values a capture would fix */
   uint32_t reserved;
-  uint32_t baked_slots[16];
-  char reason[512]; /* why it cannot be captured, or what a capture fixes */
+  uint32_t baked_slots[16]; /* their slots */
+  char reason[512];         /* why it cannot be captured, or what a capture fixes */
 } attn_plan_info;
 
 #define ATTN_EXECUTE_PREPARE 1u          /* binding: prepare when no plan fits, outside capture */
 #define ATTN_EXECUTE_BAKE_HOST_VALUES 2u /* capture may fix lengths that lie in host memory */
 
-/* How to run. */
+/* How to run. Workspace must hold until the execution has ended on its stream. */
 typedef struct attn_execute_desc {
   uint32_t struct_size;
-  uint32_t flags;  /* ATTN_EXECUTE_... */
-  void* stream;    /* CUDA: a CUstream of the context, null = the legacy default stream */
-  void* workspace; /* scratch with arbitrary content, null = the session's */
-  uint64_t workspace_bytes;
+  uint32_t flags;           /* ATTN_EXECUTE_... */
+  void* stream;             /* CUDA: a CUstream of the context, null = the legacy default stream */
+  void* workspace;          /* scratch in memory of the context's device, null = the session's */
+  uint64_t workspace_bytes; /* at least attn_plan_info.workspace_bytes */
 } attn_execute_desc;
 
 /* Options of a session. */
 typedef struct attn_session_desc {
   uint32_t struct_size;
-  uint32_t flags;
+  uint32_t flags;    /* none in this version */
   const char* label; /* for messages, may be null */
 } attn_session_desc;
 
@@ -453,11 +474,16 @@ typedef struct attn_fault_info {
   uint32_t bits;   /* all ATTN_FAULT_... raised since the last clear */
   int64_t batch;   /* of the first fault */
   int64_t value;   /* that broke the rule */
-  char label[128]; /* the op's */
+  char label[128]; /* of the first fault's op */
   char text[512];  /* the rules in words, joined with "; " */
 } attn_fault_info;
 
 /* ---- Functions ------------------------------------------------------------------------------- */
+
+/* Any of these may fail with ATTN_INVALID_ARGUMENT (a handle, pointer or struct that is not legal),
+ * ATTN_OUT_OF_MEMORY and ATTN_INTERNAL; what else there is stands at each. What fails makes no
+ * object and fills no struct but the error. An object that is made comes with one reference, which
+ * its release function gives back. */
 
 struct attn_api;
 
@@ -477,7 +503,7 @@ ATTN_EXPORT attn_status attn_get_api(uint32_t minimum_abi, const struct attn_api
  * CPU is number 0. Makes no CUDA context. Threads: any. */
 ATTN_EXPORT attn_status attn_device_count(uint32_t* count, attn_error* error);
 
-/* Device number `index`. Threads: any. */
+/* Device number `index`, 0 to count - 1. Threads: any. */
 ATTN_EXPORT attn_status attn_device_get_info(uint32_t index, attn_device_info* info,
                                              attn_error* error);
 
@@ -504,10 +530,13 @@ ATTN_EXPORT attn_status attn_operator_get_attribute(uint32_t index, uint32_t pos
 ATTN_EXPORT attn_status attn_fault_text(uint32_t bits, char* buffer, size_t capacity,
                                         size_t* needed, attn_error* error);
 
-/* Opens a device. `desc` may be null: the CPU with defaults. Fails with ATTN_UNAVAILABLE where the
- * device cannot be used, naming every path that was tried. Threads: any. */
+/* Opens a device. `desc` may be null: the CPU with defaults. ATTN_UNAVAILABLE where the device
+ * cannot be used, naming every path that was tried; ATTN_UNSUPPORTED for a SIMD level that this
+ * machine lacks. Threads: any. */
 ATTN_EXPORT attn_status attn_context_create(const attn_context_desc* desc, attn_context** context,
                                             attn_error* error);
+/* Gives the caller's reference back; ops, sessions, plans and bindings keep the context alive.
+ * Threads: any. */
 ATTN_EXPORT void attn_context_release(attn_context* context);
 
 /* What the context runs on. Threads: any. */
@@ -526,6 +555,7 @@ ATTN_EXPORT attn_status attn_context_trim(attn_context* context, attn_error* err
  * or a legal attribute value that is not built; keeps the context. Threads: any. */
 ATTN_EXPORT attn_status attn_op_create(attn_context* context, const attn_op_desc* desc,
                                        attn_op** op, attn_error* error);
+/* Gives the caller's reference back; plans and bindings keep the op alive. Threads: any. */
 ATTN_EXPORT void attn_op_release(attn_op* op);
 
 /* The claim gate: whether the op would run. A "no" is a success of this function. What it accepts,
@@ -541,10 +571,12 @@ ATTN_EXPORT attn_status attn_op_infer_output(attn_op* op, const attn_arg* inputs
                                              attn_tensor* output, uint32_t* depends_on_value,
                                              attn_error* error);
 
-/* Plans the op for a shape class; equal classes of equal ops share one plan. Keeps the context.
- * Threads: any. */
+/* Plans the op for a shape class; equal classes of equal ops share one plan. Keeps the op.
+ * ATTN_UNSUPPORTED where no engine serves it, or the forced one does not, with each engine's
+ * reason; ATTN_UNAVAILABLE and ATTN_COMPILE where a kernel cannot be had. Threads: any. */
 ATTN_EXPORT attn_status attn_op_prepare(attn_op* op, const attn_prepare_desc* desc,
                                         attn_plan** plan, attn_error* error);
+/* Gives the caller's reference back. Threads: any. */
 ATTN_EXPORT void attn_plan_release(attn_plan* plan);
 
 /* Workspace, capture facts and the range that the plan serves. Threads: any. */
@@ -556,9 +588,13 @@ ATTN_EXPORT attn_status attn_plan_get_info(attn_plan* plan, attn_plan_info* info
 ATTN_EXPORT attn_status attn_plan_describe(attn_plan* plan, char* buffer, size_t capacity,
                                            size_t* needed, attn_error* error);
 
-/* Runs the plan on these tensors. ATTN_NOT_PREPARED, with what differs in words, when they do not
- * fit it. `desc` may be null. CPU: returns when done. CUDA: returns when launched. Threads: any
- * plan, one thread at a time for the session (ATTN_BUSY otherwise). */
+/* Runs the plan on these tensors, whose memory must live until the execution has ended. `desc` may
+ * be null. CPU: returns when done. CUDA: returns when launched. Lengths in host memory are checked
+ * before anything is written (ATTN_INVALID_ARGUMENT). ATTN_NOT_PREPARED (ATTN_CAPTURE while the
+ * stream captures), with what differs in words, when the tensors do not fit the plan;
+ * ATTN_UNSUPPORTED when a forced engine does not take these shapes; ATTN_DEVICE from the driver.
+ * Allocates nothing, but for session scratch that has to grow. Threads: any for the plan, one at a
+ * time for the session (ATTN_BUSY otherwise). */
 ATTN_EXPORT attn_status attn_plan_execute(attn_plan* plan, attn_session* session,
                                           const attn_arg* inputs, uint32_t input_count,
                                           const attn_arg* outputs, uint32_t output_count,
@@ -567,6 +603,7 @@ ATTN_EXPORT attn_status attn_plan_execute(attn_plan* plan, attn_session* session
 /* Creates an order of executions; keeps the context. `desc` may be null. Threads: any. */
 ATTN_EXPORT attn_status attn_session_create(attn_context* context, const attn_session_desc* desc,
                                             attn_session** session, attn_error* error);
+/* Gives the caller's reference back; bindings keep the session alive. Threads: any. */
 ATTN_EXPORT void attn_session_release(attn_session* session);
 
 /* The faults that reached the host so far, without synchronising: synchronise the stream first for
@@ -574,17 +611,20 @@ ATTN_EXPORT void attn_session_release(attn_session* session);
 ATTN_EXPORT attn_status attn_session_poll_faults(attn_session* session, attn_fault_info* info,
                                                  attn_error* error);
 
-/* Ends a poisoning, in the order of `stream`. Threads: one at a time. */
+/* Ends a poisoning, in the order of `stream`; on the CPU there is nothing to end. Threads: one at a
+ * time. */
 ATTN_EXPORT attn_status attn_session_clear_faults(attn_session* session, void* stream,
                                                   attn_error* error);
 
 /* Ties an op to a session; keeps both. Both must be of one context. Threads: any. */
 ATTN_EXPORT attn_status attn_binding_create(attn_op* op, attn_session* session,
                                             attn_binding** binding, attn_error* error);
+/* Gives the caller's reference back. Threads: any. */
 ATTN_EXPORT void attn_binding_release(attn_binding* binding);
 
 /* Binds one input or output; a null tensor unbinds. The tensor's memory must live until the last
- * execute that uses it has ended. Threads: one at a time. */
+ * execute that uses it has ended. Rules that tensors keep among each other are checked by prepare
+ * and execute. Threads: one at a time. */
 ATTN_EXPORT attn_status attn_binding_set_input(attn_binding* binding, uint32_t slot,
                                                const attn_tensor* tensor, attn_error* error);
 ATTN_EXPORT attn_status attn_binding_set_output(attn_binding* binding, uint32_t slot,
@@ -595,13 +635,14 @@ ATTN_EXPORT attn_status attn_binding_set_tensors(attn_binding* binding, const at
                                                  uint32_t input_count, const attn_arg* outputs,
                                                  uint32_t output_count, attn_error* error);
 
-/* Finds or makes the plan for what is bound. `desc` may be null; its inputs, outputs and aliases
- * must be empty. Threads: one at a time. */
+/* Finds or makes the plan for what is bound; statuses of attn_op_prepare. `desc` may be null; its
+ * inputs, outputs and aliases must be empty. Threads: one at a time. */
 ATTN_EXPORT attn_status attn_binding_prepare(attn_binding* binding, const attn_prepare_desc* desc,
                                              attn_error* error);
 
-/* Runs what is bound; `desc` may be null. See attn_plan_execute. Threads: one at a time for the
- * binding and for its session. */
+/* Runs what is bound; `desc` may be null. As attn_plan_execute; with ATTN_EXECUTE_PREPARE it plans,
+ * outside a capture, when no plan fits. Threads: one at a time for the binding and for its session.
+ */
 ATTN_EXPORT attn_status attn_binding_execute(attn_binding* binding, const attn_execute_desc* desc,
                                              attn_error* error);
 

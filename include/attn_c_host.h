@@ -62,9 +62,11 @@ ATTN_EXPORT attn_status attn_host_graph_begin_capture(attn_context* context, voi
 ATTN_EXPORT attn_status attn_host_graph_end_capture(attn_context* context, void* stream,
                                                     attn_host_graph** graph, attn_error* error);
 
-/* Launches the graph in the stream. Threads: one at a time for the graph. */
+/* Launches the graph in the stream; the memory that it captured must still be there. Threads: one
+ * at a time for the graph. */
 ATTN_EXPORT attn_status attn_host_graph_launch(attn_host_graph* graph, void* stream,
                                                attn_error* error);
+/* Gives the graph back; null is legal. Threads: any. */
 ATTN_EXPORT void attn_host_graph_release(attn_host_graph* graph);
 
 /* All functions above. Only appended to. */
