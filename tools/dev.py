@@ -8,7 +8,7 @@ import sys
 import dev_lint
 import dev_setup
 from dev_build import BuildError, build, build_aloud, jobs
-from dev_gpu import SANITIZER_TOOLS, gpu_test
+from dev_gpu import SANITIZER_TOOLS, gpu_bench, gpu_test
 from dev_setup import BUILD, ROOT, VENV, SetupError, environment, say
 from dev_test import test
 
@@ -51,9 +51,8 @@ def command_gpu_test(options):
 
 
 def command_gpu_bench(options):
-    build("release")
-    return call([PYTHON if PYTHON.exists() else sys.executable, "tests/bench/run.py",
-                 "--device", "cuda:0", *options.arguments])
+    """Measurements that need a device; with what the machine has, as gpu-test."""
+    return gpu_bench(options.arguments)
 
 
 def command_fuzz(options):
@@ -118,7 +117,7 @@ def command_run(options):
 FORWARDING = {
     "demo": (command_demo, "the attention of a real model, token by token"),
     "bench": (command_bench, "measure: ./dev bench SUITE [--peers]"),
-    "gpu-bench": (command_gpu_bench, "measure on a GPU; uses no network"),
+    "gpu-bench": (command_gpu_bench, "measure on a GPU: ./dev gpu-bench gqa|host; uses no network"),
     "run": (command_run, "run a command in the project's environment: ./dev run CMD..."),
 }
 

@@ -1,7 +1,8 @@
-"""`./dev gpu-test`: the tests that need a GPU, where there may be no compiler and no network.
+"""`./dev gpu-test` and `./dev gpu-bench`, where there may be no compiler and no network.
 
-The programs lie in build/gpu/bin and build/gpu/lib. They are built first where that is possible;
-else the ones that were built elsewhere and copied here are run.
+The tests' programs lie in build/gpu/bin and build/gpu/lib, those of the benchmark in bin, lib and
+python of build/release. They are built first where that is possible; else the ones that were built
+elsewhere and copied here are run.
 """
 
 import glob
@@ -15,12 +16,15 @@ from pathlib import Path
 
 from dev_build import BuildError, build
 from dev_results import Counts, count_cases
-from dev_setup import BUILD, PACKAGES, ROOT, is_there, say
+from dev_setup import BUILD, PACKAGES, ROOT, VENV, is_there, say
 
 TREE = BUILD / "gpu"
 PROGRAM = TREE / "bin" / "gpu_tests"
 RESULTS = TREE / "results"
 TARGETS = ["attn_c", "gpu_tests", "decode_loop"]
+BENCH_TREE = BUILD / "release"
+BENCH_TARGETS = ["attn_c", "attn_c_python", "gpu_host"]
+PACK = BENCH_TREE / "lib" / "attn_c_kernels.pack"
 SANITIZER_SUITE = ROOT / "tests" / "gpu" / "sanitizer_suite.txt"
 SANITIZER_TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 SANITIZER_FOUND = 86  # its exit code when it has findings
@@ -28,9 +32,9 @@ LIBRARY_FOLDERS = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
                    "/usr/lib/x86_64-linux-gnu"]
 
 
-def is_buildable():
+def is_buildable(program=PROGRAM):
     """Whether to build: everything is there, and no programs were copied here instead."""
-    copied = PROGRAM.exists() and not (TREE / "build.ninja").exists()
+    copied = program.exists() and not (program.parents[1] / "build.ninja").exists()
     return not copied and all(is_there(probe) for probe in PACKAGES.values())
 
 
@@ -49,13 +53,13 @@ def find_nvrtc():
     return newest(found)
 
 
-def environment(extra):
+def environment(extra, tree=TREE):
     result = dict(os.environ)
     rest = [result["LD_LIBRARY_PATH"]] if result.get("LD_LIBRARY_PATH") else []
-    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(TREE / "lib"), *rest])
-    result["ATTN_C_LIBRARY"] = str(TREE / "lib" / "libattn_c.so.0")
+    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(tree / "lib"), *rest])
+    result["ATTN_C_LIBRARY"] = str(tree / "lib" / "libattn_c.so.0")
     result["ATTN_C_SOURCE_FOLDER"] = str(ROOT)
-    result.setdefault("ATTN_C_CACHE_FOLDER", str(TREE / "kernels"))
+    result.setdefault("ATTN_C_CACHE_FOLDER", str(tree / "kernels"))
     nvrtc = find_nvrtc()
     if nvrtc:
         result.setdefault("ATTN_C_NVRTC_PATH", nvrtc)
@@ -164,3 +168,42 @@ def gpu_test(pattern=None, sanitizer=None, seconds=1800):
         print(f"FAILED: {name}: {reason}")
     print(counts.line(), flush=True)
     return 1 if counts.failures else 0
+
+
+def is_pack_stale():
+    """Whether the pack of ready kernels is missing, or older than a kernel source."""
+    if not PACK.exists():
+        return True
+    return PACK.stat().st_mtime < max(
+        path.stat().st_mtime for path in (ROOT / "kernels").rglob("*") if path.is_file())
+
+
+def build_bench():
+    """What the benchmark runs; the pack of ready kernels only where NVRTC is at hand."""
+    build("release", BENCH_TARGETS)
+    if is_pack_stale():
+        try:
+            build("release", ["attn_c_kernel_pack"])
+        except BuildError as error:
+            say(f"{error}: there is no pack of ready kernels")
+
+
+def find_torch():
+    """A Python that has PyTorch, which gives the peers; None where there is none."""
+    probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    for python in [str(VENV / "bin" / "python"), sys.executable, "python3", "python"]:
+        if shutil.which(python) and subprocess.call([python, "-c", probe]) == 0:
+            return python
+    return None
+
+
+def gpu_bench(arguments):
+    """Builds where possible and measures; the exit code. `--build FOLDER` measures another tree."""
+    if "--build" not in arguments and is_buildable(BENCH_TREE / "bin" / "gpu_host"):
+        build_bench()
+    python = find_torch()
+    if python is None:
+        say("there is no PyTorch, whose attention is measured beside this library's: install torch")
+        return 1
+    return subprocess.call([python, "-B", str(ROOT / "tests" / "bench" / "gpu_run.py"),
+                            *arguments], cwd=ROOT, env=environment({}, BENCH_TREE))

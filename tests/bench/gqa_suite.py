@@ -42,7 +42,7 @@ def _cells(case, row):
 def run(attn_c, options, emit):
     """All rows; `emit` gets each one's cells as soon as they are measured."""
     peer = _peer(options.peers)
-    context = gqa_ours.make_context(attn_c, options.device, options.threads, options.engine)
+    context = gqa_ours.make_context(attn_c, "cpu", options.threads, options.engine)
     cases = case_file.read_gqa_cases(CASES / ("gqa_quick.txt" if options.quick else "gqa.txt"))
     rows = []
     for case in cases:

@@ -34,7 +34,6 @@ def parse_arguments(arguments):
     parser.add_argument("--seconds", type=float, default=0.1, help="of a round and library (0.1)")
     parser.add_argument("--clock", choices=measure.CLOCKS, default="wall",
                         help="process: processor time, for busy machines and --threads 1 (wall)")
-    parser.add_argument("--device", default="cpu")
     parser.add_argument("--engine", help="force an engine of ours")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--check", action="store_true", help="exit 1 where a limit is not met")
@@ -81,7 +80,7 @@ def main(arguments=None):
         sys.path.insert(0, str(options.build / "python"))
         import attn_c
     suite = SUITES[options.suite]
-    info = attn_c.Context(options.device, thread_count=options.threads).info
+    info = attn_c.Context("cpu", thread_count=options.threads).info
     description = machine.describe(info, {"attn_c": attn_c.__version__, **suite.versions(options)})
     description["clock"] = options.clock
     for line in machine.lines(description):

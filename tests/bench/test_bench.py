@@ -8,17 +8,24 @@ import pathlib
 import pytest
 
 import case_file
+import gpu_gqa_suite
+import gpu_host_suite
+import gpu_measure
+import gpu_memory
+import gpu_run
 import gqa_memory
 import measure
 import run
 
+CASES = pathlib.Path(run.__file__).parent / "cases"
 BUILD = os.environ.get("ATTN_BENCH_BUILD", "")
 
 
 def test_case_files_expand_and_have_unique_names():
-    for name in ("gqa.txt", "gqa_quick.txt"):
-        cases = case_file.read_gqa_cases(pathlib.Path(run.__file__).parent / "cases" / name)
-        assert len({(case.name, case.type) for case in cases}) == len(cases) > 30
+    for name, least in {"gqa.txt": 30, "gqa_quick.txt": 30, "gpu_gqa.txt": 40,
+                        "gpu_gqa_quick.txt": 8}.items():
+        cases = case_file.read_gqa_cases(CASES / name)
+        assert len({(case.name, case.type) for case in cases}) == len(cases) >= least
 
 
 def test_a_line_that_cannot_be_read_is_named(tmp_path):
@@ -28,9 +35,21 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path):
         case_file.read_gqa_cases(path)
 
 
+def test_masks(tmp_path):
+    path = tmp_path / "cases.txt"
+    line = "phase=prefill heads=4/2 head_size=8 batch=3 tokens=5 type=float32"
+    path.write_text(f"{line}\n{line} mask=none,causal\n")
+    assert [case.mask for case in case_file.read_gqa_cases(path)] == ["causal", "none", "causal"]
+    path.write_text(f"{line} mask=window\n")
+    with pytest.raises(ValueError, match="mask is window"):
+        case_file.read_gqa_cases(path)
+
+
 def test_work_of_a_case():
     prefill = case_file.GqaCase("prefill", 4, 2, 8, 3, 5, "float32")
     assert prefill.flops == 3 * 4 * (1 + 2 + 3 + 4 + 5) * 8 * 2 * 2
+    unmasked = case_file.GqaCase("prefill", 4, 2, 8, 3, 5, "float32", "none")
+    assert unmasked.flops == 3 * 4 * 5 * 5 * 8 * 2 * 2 and unmasked.name != prefill.name
     decode = case_file.GqaCase("decode", 4, 2, 8, 3, 5, "float16")
     assert decode.cache_bytes == 3 * 2 * 5 * 8 * 2 * 2
 
@@ -84,3 +103,135 @@ def test_the_host_suite_runs(tmp_path):
     rows = {row["case"]: row for row in json.loads(results.read_text())["rows"]}
     assert set(rows) == {"plan_execute", "binding_execute", "library_load"}
     assert all(row["ours"] > 0 and row["limit"] > 0 for row in rows.values())
+
+
+def gpu_case(phase="prefill", tokens=512, kind="bfloat16"):
+    return case_file.GqaCase(phase, 32, 8, 128, 1, tokens, kind)
+
+
+def test_limits_of_gpu_cases():
+    limit_of = gpu_gqa_suite.limit_of
+    peers = {"FlashAttention-2": 9e-6, "cuDNN": 4e-6}
+    assert limit_of(gpu_case(), peers) == pytest.approx(10e-6)
+    assert limit_of(gpu_case("decode"), peers) == pytest.approx(6e-6)
+    assert limit_of(gpu_case(kind="float32"), {"PyTorch efficient": 3.0, "PyTorch math": 2.0}) == 2
+    assert limit_of(gpu_case("decode"), {}) is None  # the peer failed
+    assert gpu_gqa_suite.has_bar(gpu_case("decode", 131072))
+    assert not gpu_gqa_suite.has_bar(gpu_case("prefill", 131072))
+
+
+def test_rows_of_gpu_cases():
+    more = {"with append": "ours, append"}
+    times = {"ours": 2e-3, "ours, append": 3e-3, "FlashAttention-2": 1.9e-3, "cuDNN": 1e-3}
+    row = gpu_gqa_suite.row_of(gpu_case(), times, more, {"engine": "e", "error": 1e-3}, {})
+    assert row["peers"] == pytest.approx({"FlashAttention-2": 1900, "cuDNN": 1000})
+    assert row["more"] == pytest.approx({"with append": 3000})
+    assert gpu_run.is_met(row) and row["rate"] == pytest.approx(gpu_case().flops / 2e-3 / 1e12)
+    cells = gpu_gqa_suite.cells_of(gpu_case(), row)
+    assert len(cells) == len(gpu_gqa_suite.COLUMNS) and "0.95" in cells
+    failed = gpu_gqa_suite.row_of(gpu_case(), {"cuDNN": 1e-3}, more, {}, {"ours": "no memory"})
+    assert failed["ours"] is None and not gpu_run.is_met(failed)
+    assert len(gpu_gqa_suite.cells_of(gpu_case(), failed)) == len(gpu_gqa_suite.COLUMNS)
+    scratch = gpu_gqa_suite.scratch_row(gpu_case(), 65 << 20)
+    assert scratch["limit"] == 64 and not gpu_run.is_met(scratch)
+
+
+def test_the_summary_of_a_gpu_run_counts_and_says_why():
+    more = {}
+    times = {"ours": 1e-3, "FlashAttention-2": 1e-3}
+    rows = [gpu_gqa_suite.row_of(gpu_case(), times, more, {}, {}),
+            gpu_gqa_suite.row_of(gpu_case("decode"), {"ours": 3e-6, "cuDNN": 1e-6}, more, {}, {}),
+            gpu_gqa_suite.row_of(gpu_case("decode", 7), {"cuDNN": 1e-6}, more, {},
+                                 {"ours": "no kernel"}),
+            gpu_gqa_suite.row_of(gpu_case(tokens=131072), {"ours": 1.0}, more, {}, {})]
+    text = gpu_run.summary(rows, 12.3)
+    assert text[0].startswith("failed: decode 32/8 D128 B1 T7 bfloat16: ours: no kernel")
+    assert text[1].startswith("missed: decode") and "2.00 of it" in text[1]
+    assert text[2].startswith("not measured: decode 32/8 D128 B1 T7")
+    assert text[3] == "4 cells; 1 of 3 meet the bar; 12 s"
+
+
+def test_gpu_results_are_written(tmp_path):
+    options = gpu_run.parse_arguments(["host", "--quick", "--out", str(tmp_path / "new")])
+    assert options.rounds == 3 and options.library.name == "libattn_c.so.0"
+    row = gpu_host_suite.row_of("opening the library", "ms", 1.0, 5.0)
+    table = gpu_run.Table(gpu_host_suite.COLUMNS)
+    table(gpu_host_suite.cells_of(row, "quickly"))
+    machine = {"versions": {"attn_c": "1"}, "device": "d", "architecture": "sm", "driver": "",
+               "driver_cuda": "13.0", "nvrtc": "", "processor": "p", "processors": 1, "system": "s",
+               "load": 0.5}
+    gpu_run.write(options, machine, [row], table, ["1 cells"])
+    results = json.loads((tmp_path / "new" / "gpu-host.json").read_text())
+    assert results["rows"][0]["case"] == "opening the library"
+    text = (tmp_path / "new" / "gpu-host.md").read_text()
+    assert "| opening the library | 1.000 ms | 5 ms | 0.20 | quickly |" in text
+    assert "driver unknown (CUDA 13.0), NVRTC none" in text
+
+
+def test_graphs_hold_whole_rounds_of_turns():
+    assert gpu_measure.calls_of_graph(8e-6, 31) == 62
+    assert gpu_measure.calls_of_graph(8e-6, 1) == gpu_measure.MAX_GRAPH_CALLS
+    assert gpu_measure.calls_of_graph(0.5, 1) == 1
+    assert gpu_measure.calls_of_graph(0.5, 3) == 3
+    assert gpu_memory.turn_count(gpu_case(), 1 << 20) == 1
+    decode = gpu_case("decode", 1024)
+    assert gpu_memory.turn_count(decode, 60 << 20) * decode.cache_bytes > 2 * (60 << 20)
+
+
+def test_rounds_of_graphs_are_interleaved():
+    class Graph:
+        def __init__(self, name, order):
+            self._name, self._order = name, order
+
+        def seconds_a_call(self, seconds):
+            self._order.append(self._name)
+            return len(self._order) * seconds
+
+    order = []
+    times = gpu_measure.interleaved({name: Graph(name, order) for name in "ab"}, 3, 1.0)
+    assert order == list("ababab") and times == {"a": [1, 3, 5], "b": [2, 4, 6]}
+    assert gpu_measure.medians(times) == {"a": 3, "b": 4}
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A stand-in for gpu_host: prints what the variable ANSWER holds, or fails with FAILURE."""
+    path = tmp_path / "gpu_host"
+    path.write_text('#!/bin/sh\n[ -z "$FAILURE" ] || { echo "$FAILURE" >&2; exit 1; }\n'
+                    'echo "$ANSWER"\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_kernels_of_a_first_result_come_from_where_they_should(program, tmp_path):
+    options = gpu_run.parse_arguments(["host", "--quick"])
+    options.library = tmp_path / "lib" / "libattn_c.so.0"
+    options.library.parent.mkdir()
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    step = ("bfloat16", 128, 1)
+
+    def measure(origin, compiles, hits):
+        answer = {"seconds": 0.2, "prepare": 0.1, "compiles": compiles, "disk_hits": hits}
+        environment = {"ANSWER": json.dumps(answer), "PATH": os.environ["PATH"]}
+        return gpu_host_suite.first_row(program, options, environment, folder, origin, step)[0]
+
+    row = measure("NVRTC", 3, 0)
+    assert row["ours"] == pytest.approx(200) and gpu_run.is_met(row) and len(row["runs"]) == 2
+    assert not gpu_run.is_met(measure("disk cache", 0, 3))  # 200 ms are too many
+    assert "the kernels came from: disk cache" in measure("NVRTC", 0, 3)["failures"]["ours"]
+    assert "attn_c_kernels.pack is not there" in measure("pack", 0, 0)["failures"]["ours"]
+    (options.library.parent / gpu_host_suite.PACK).touch()
+    assert measure("pack", 0, 0)["ours"] == pytest.approx(200)
+
+
+def test_executes_are_held_against_bare_launches(program):
+    options = gpu_run.parse_arguments(["host", "--quick"])
+    answer = {"launches": 2, "binding_ns": 5000.0, "plan_ns": 7500.0, "same_kernels_ns": 4500.0,
+              "empty_kernels_ns": 4000.0}
+    environment = {"ANSWER": json.dumps(answer), "PATH": os.environ["PATH"]}
+    pairs, empty = gpu_host_suite.execute_rows(program, options, environment)
+    assert empty == 4 and [row["ours"] for row, _ in pairs] == [1.0, 3.5]
+    assert [gpu_run.is_met(row) for row, _ in pairs] == [True, False]
+    with pytest.raises(gpu_host_suite.ProgramFailed, match="no device"):
+        gpu_host_suite.execute_rows(program, options, {"FAILURE": "no device"})
