@@ -81,6 +81,7 @@ class SimdDecode final : public AttentionEngine {
     DecodeJob job;
     job.problem = &problem;
     job.rows = rows;
+    job.row_kernels = row_kernels(level);
     job.geometry = geometry_of(spec, problem.query_rows);
     job.items = problem.batch * spec.kv_heads;
     if (job.items == 0 || job.geometry.rows == 0) return;

@@ -17,6 +17,7 @@
 
 #include "core/problem.h"
 #include "cpu/engine.h"
+#include "cpu/row_transform_simd.h"
 #include "cpu/simd_rows.h"
 
 namespace attn::cpu {
@@ -75,6 +76,7 @@ size_t lay_out(const DecodeGeometry& geometry, std::byte* base, DecodeSums* sums
 struct DecodeJob {
   const AttentionProblem* problem;
   std::span<const RowLengths> rows;
+  const RowKernels* row_kernels;  // of the level
   DecodeGeometry geometry;
   int64_t items;
   int64_t units;      // items, or items times max_spans when they are split

@@ -81,7 +81,7 @@ inline char* output_row(const View4& view, int64_t size, int64_t batch, int64_t 
 inline void load_row(const RowKernels* kernels, const RowTransformSpec& spec,
                      const RowTransform& transform, DType type, const char* src, int64_t stride,
                      int32_t count, int64_t batch, int64_t row, int64_t position, float* dst) {
-  transform_row_with(kernels, spec, transform, type, src, stride, count, batch, row, position, dst);
+  transform_row(kernels, spec, transform, type, src, stride, count, batch, row, position, dst);
 }
 
 inline void load_row(const RowKernels* /*kernels*/, const RowTransformSpec& /*spec*/,

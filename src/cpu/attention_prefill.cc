@@ -7,13 +7,16 @@
 namespace attn::cpu {
 namespace {
 
-constexpr int64_t kFirstLevelFloats = 3072;  // of a band's queries
-constexpr int64_t kKeyBlockFloats = 32768;   // of a block's packed keys and values
-constexpr int64_t kItemFloats = 73728;       // of an item's queries and outputs
+constexpr int64_t kFirstLevelFloats = 3072;        // of a band's queries
+constexpr int64_t kKeyBlockFloats = 32768;         // of a block's packed keys and values
+constexpr int64_t kItemFloats = 73728;             // of an item's queries and outputs
+constexpr size_t kMostScratch = size_t{15} << 20;  // of all workers together
 // Below this many multiply-adds the calling thread is done before another one has woken up.
 constexpr double kParallelWork = 3e5;
 
-PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& kernels) {
+// Many workers get smaller items, so that the scratch stays bounded: no bit depends on an item's
+// size (attention_prefill.h).
+PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& kernels, int threads) {
   PrefillGeometry geo;
   geo.tile_rows = kernels.tile_rows;
   geo.panel = kernels.panel;
@@ -28,7 +31,17 @@ PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& ker
   geo.row_stride = round_up(spec.head_size, 16) + 16;
   const int64_t bands = kItemFloats / (width * geo.band_rows);
   geo.item_rows = geo.band_rows * static_cast<int>(std::clamp<int64_t>(bands, 1, 32));
+  while (geo.item_rows > geo.band_rows &&
+         lay_out(spec, geo, nullptr, nullptr) * static_cast<size_t>(threads) > kMostScratch) {
+    geo.item_rows -= geo.band_rows;
+  }
   return geo;
+}
+
+// Workers that kMostScratch has room for; one always has.
+int most_workers(size_t worker_bytes, int threads) {
+  const auto room = static_cast<int64_t>(kMostScratch / worker_bytes);
+  return static_cast<int>(std::clamp<int64_t>(room, 1, threads));
 }
 
 class SimdPrefill final : public AttentionEngine {
@@ -48,8 +61,10 @@ class SimdPrefill final : public AttentionEngine {
 
   size_t workspace_bytes(const AttentionSpec& spec, const ShapeRange&, int concurrency,
                          SimdLevel level) const override {
-    const PrefillGeometry geo = geometry_of(spec, *prefill_kernels(level));
-    return lay_out(spec, geo, nullptr, nullptr) * static_cast<size_t>(concurrency);
+    // What the most workers with the largest items need, which fewer threads never exceed.
+    const PrefillGeometry geo = geometry_of(spec, *prefill_kernels(level), 1);
+    const size_t worker = lay_out(spec, geo, nullptr, nullptr);
+    return std::max(worker, std::min(worker * static_cast<size_t>(concurrency), kMostScratch));
   }
 
   void run(const AttentionProblem& problem, std::span<const RowLengths> rows,
@@ -60,13 +75,14 @@ class SimdPrefill final : public AttentionEngine {
     job.problem = &problem;
     job.rows = rows;
     job.row_kernels = row_kernels(level);
-    job.geometry = geometry_of(spec, kernels);
+    int threads = executor.concurrency();
+    job.geometry = geometry_of(spec, kernels, threads);
     job.scratch = scratch.data();
     job.scratch_stride = lay_out(spec, job.geometry, nullptr, nullptr);
     const int64_t heads = problem.batch * spec.kv_heads;
     const int64_t query_rows = problem.query_rows * (spec.q_heads / spec.kv_heads);
     if (heads == 0 || query_rows == 0) return;
-    int threads = executor.concurrency();
+    threads = most_workers(job.scratch_stride, threads);
     if (work_of(problem, rows) < kParallelWork) threads = 1;
     // Even items, and enough of them that threads end together.
     int64_t blocks = ceil_div(query_rows, job.geometry.item_rows);

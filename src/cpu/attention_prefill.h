@@ -62,7 +62,7 @@ size_t lay_out(const AttentionSpec& spec, const PrefillGeometry& geometry, std::
 struct PrefillJob {
   const AttentionProblem* problem;
   std::span<const RowLengths> rows;
-  const RowKernels* row_kernels;
+  const RowKernels* row_kernels;  // of the level
   PrefillGeometry geometry;
   int64_t item_rows;  // of this run: bands of geometry, at most geometry.item_rows
   int64_t blocks;     // query blocks a (batch row, kv head)

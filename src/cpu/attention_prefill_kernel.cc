@@ -24,7 +24,11 @@ class PrefillItem {
 
  public:
   PrefillItem(const PrefillJob& job, const PrefillScratch& scratch, int64_t item)
-      : p_(*job.problem), spec_(p_.spec), geo_(job.geometry), s_(scratch) {
+      : p_(*job.problem),
+        spec_(p_.spec),
+        geo_(job.geometry),
+        s_(scratch),
+        row_kernels_(*job.row_kernels) {
     const int64_t heads = p_.batch * spec_.kv_heads;
     // Later query blocks see more keys: they go first, so that threads end together.
     const int64_t block = job.blocks - 1 - item / heads;
@@ -37,10 +41,10 @@ class PrefillItem {
     plain_ = spec_.softcap == 0 && spec_.mask == MaskKind::kNone;
   }
 
-  void run(const RowKernels& kernels) {
+  void run() {
     const KeyRange seen = find_ranges();
     if (!seen.empty()) {
-      load_queries(kernels);
+      load_queries();
       const auto keys = key_rows(p_, lengths_.past, batch_, kv_head_);
       const auto values = value_rows(p_, lengths_.past, batch_, kv_head_);
       const int64_t first = seen.begin / geo_.key_block * geo_.key_block;
@@ -93,23 +97,24 @@ class PrefillItem {
 
   // Query rows, scaled, in groups of kTileRows side by side. Nobody reads what becomes of rows that
   // see nothing, but they may not exist in the tables.
-  void load_queries(const RowKernels& kernels) {
+  void load_queries() {
     const int depth = spec_.head_size;
     for (int tile = 0; tile < rows_; tile += kTileRows) {
       const int count = std::min(kTileRows, rows_ - tile);
       if (spec_.query_transform.unit_strides) {
-        load_query_tile(kernels, tile, count);
+        load_query_tile(tile, count);
       } else {
         each_row(tile, tile + count, [&](int r, const RowPlace& at) {
           float* row = s_.rows + (r - tile) * geo_.row_stride;
-          if (!s_.ranges[r].empty()) load_query_row(E{}, p_, lengths_, batch_, at, row);
+          if (s_.ranges[r].empty()) return;
+          load_query_row(E{}, row_kernels_, p_, lengths_, batch_, at, row);
         });
       }
       pack_query_tile(s_.rows, geo_.row_stride, depth, s_.query + tile * depth);
     }
   }
 
-  void load_query_tile(const RowKernels& kernels, int tile, int count) {
+  void load_query_tile(int tile, int count) {
     const RowTransformSpec& transform = spec_.query_transform;
     const void* source[kTileRows];
     int64_t position[kTileRows];
@@ -122,8 +127,8 @@ class PrefillItem {
                                               lengths_.query_start + at.query);
     });
     const RowBatch rows{spec_.type, spec_.head_size, count, source, position};
-    kernels.to_floats(rows, transform, p_.query_transform, static_cast<float>(spec_.scale), s_.rows,
-                      geo_.row_stride);
+    row_kernels_.to_floats(rows, transform, p_.query_transform, static_cast<float>(spec_.scale),
+                           s_.rows, geo_.row_stride);
   }
 
   // Packs the panels of the key block at `begin` that `block` touches.
@@ -145,20 +150,50 @@ class PrefillItem {
         spec_.v_head_size, geo_.value_stride, s_.values + first_panel * kPanel * kPanel);
   }
 
-  // A panel with fresh keys that are normed and rotated as they are read.
+  // A panel with fresh keys that are normed and rotated as they are read, as many at once as there
+  // is room for.
   void pack_transformed(const KvRows& keys, int64_t j, int64_t end, float* panel) {
     const int depth = spec_.head_size;
-    for (int c = 0; c < kPanel; ++c) {
-      const int64_t key = j + c;
-      if (key >= end) {
-        std::memset(s_.rows, 0, sizeof(float) * static_cast<size_t>(depth));
-      } else if (key < keys.split) {
-        widen_row(E{}, reinterpret_cast<const Raw*>(keys.row(key)), depth, s_.rows);
-      } else {
-        transform_row(spec_.key_transform, p_.key_transform, spec_.type, keys.row(key), 1, depth,
-                      batch_, key - keys.split, key, s_.rows);
+    for (int first = 0; first < kPanel; first += kTileRows) {
+      const int count = std::min(kTileRows, kPanel - first);
+      load_transformed(keys, j + first, end, count);
+      for (int k = 0; k < depth; ++k) {
+        float* to = panel + k * kPanel + first;
+        for (int i = 0; i < count; ++i) to[i] = s_.rows[i * geo_.row_stride + k];
       }
-      for (int k = 0; k < depth; ++k) panel[k * kPanel + c] = s_.rows[k];
+    }
+  }
+
+  // Keys [j, j + count) to s_.rows: cached ones widened, fresh ones transformed, zeros from `end` on.
+  void load_transformed(const KvRows& keys, int64_t j, int64_t end, int count) {
+    const RowTransformSpec& transform = spec_.key_transform;
+    const void* source[kTileRows];
+    int64_t position[kTileRows];
+    RowBatch rows{spec_.type, spec_.head_size, 0, source, position};
+    int before = 0;  // rows that are not transformed come first
+    for (; before < count && j + before < std::min(keys.split, end); ++before) {
+      widen_row(E{}, reinterpret_cast<const Raw*>(keys.row(j + before)), spec_.head_size,
+                s_.rows + before * geo_.row_stride);
+    }
+    for (int i = before; i < count && j + i < end; ++i, ++rows.count) {
+      const int64_t fresh = j + i - keys.split;
+      source[rows.count] = keys.row(j + i);
+      position[rows.count] =
+          transform.rotary ? row_position(transform, p_.key_transform, batch_, fresh, j + i) : -1;
+    }
+    float* to = s_.rows + before * geo_.row_stride;
+    if (transform.unit_strides) {
+      row_kernels_.to_floats(rows, transform, p_.key_transform, 1.0f, to, geo_.row_stride);
+    } else {
+      for (int i = 0; i < rows.count; ++i) {
+        const int64_t key = j + before + i;
+        transform_row(&row_kernels_, transform, p_.key_transform, spec_.type, source[i], 1,
+                      spec_.head_size, batch_, key - keys.split, key, to + i * geo_.row_stride);
+      }
+    }
+    for (int i = before + rows.count; i < count; ++i) {
+      std::memset(s_.rows + i * geo_.row_stride, 0,
+                  sizeof(float) * static_cast<size_t>(spec_.head_size));
     }
   }
 
@@ -253,6 +288,7 @@ class PrefillItem {
   const AttentionSpec& spec_;
   const PrefillGeometry& geo_;
   const PrefillScratch& s_;
+  const RowKernels& row_kernels_;  // of this level
   RowLengths lengths_;
   int64_t batch_, kv_head_, group_, first_row_;
   int rows_;
@@ -267,7 +303,7 @@ void work(PrefillJob& job, int slot) {
   for (;;) {
     const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
     if (item >= job.items) return;
-    PrefillItem<E>(job, scratch, item).run(*job.row_kernels);
+    PrefillItem<E>(job, scratch, item).run();
   }
 }
 

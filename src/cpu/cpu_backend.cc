@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/float_environment.h"
 #include "core/lengths.h"
 #include "cpu/cpu_info.h"
 #include "cpu/cpu_plan.h"
@@ -148,6 +149,7 @@ class Cpu final : public CpuBackend {
     resolve_lengths(call.lengths, rows);
     // Nothing below fails.
     if (call.batch == 0) return;
+    const FloatEnvironment environment;
     const size_t lengths_bytes = rows_bytes(call.batch);
     const std::span<std::byte> stage_scratch(
         scratch + lengths_bytes, cpu_plan.workspace_bytes() - kScratchAlignment - lengths_bytes);

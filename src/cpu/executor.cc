@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/float_environment.h"
 #include "cpu/thread_pool.h"
 
 namespace attn::cpu {
@@ -39,7 +40,18 @@ class HostThreads final : public Executor {
       for (int task = 0; task < tasks; ++task) fn(ctx, task);
       return;
     }
-    host_.parallel_for(host_.user, tasks, fn, ctx);
+    struct Call {
+      void (*fn)(void* ctx, int task);
+      void* ctx;
+    } call{fn, ctx};
+    host_.parallel_for(
+        host_.user, tasks,
+        [](void* self, int32_t task) {
+          const FloatEnvironment environment;  // the host's threads have modes of their own
+          const Call& c = *static_cast<const Call*>(self);
+          c.fn(c.ctx, task);
+        },
+        &call);
   }
 
  private:

@@ -115,13 +115,12 @@ void append_rows(const Cache& cache, const RowKernels* kernels, int64_t batch, i
     if (!transform.any()) {
       copy_row(cache.type, from, source.channel, cache.channels, to, present.channel);
     } else if (cache.type == kFloat32 && present.channel == 1) {
-      transform_row_with(kernels, transform, cache.update->transform, cache.type, from,
-                         source.channel, cache.channels, batch, i, row,
-                         reinterpret_cast<float*>(to));
+      transform_row(kernels, transform, cache.update->transform, cache.type, from, source.channel,
+                    cache.channels, batch, i, row, reinterpret_cast<float*>(to));
     } else {
-      transform_row_with(kernels, transform, cache.update->transform, cache.type, from,
-                         source.channel, cache.channels, batch, i, row, scratch);
-      store_row_with(kernels, cache.type, scratch, cache.channels, to, present.channel);
+      transform_row(kernels, transform, cache.update->transform, cache.type, from, source.channel,
+                    cache.channels, batch, i, row, scratch);
+      store_row(kernels, cache.type, scratch, cache.channels, to, present.channel);
     }
   }
 }

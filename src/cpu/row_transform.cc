@@ -64,17 +64,11 @@ void copy_elements(const void* src, int64_t src_stride, int32_t count, void* dst
   for (int32_t i = 0; i < count; ++i) to[i * dst_stride] = from[i * src_stride];
 }
 
-const RowKernels* best_kernels() {
-  static const RowKernels* const kernels = row_kernels(best_simd_level());
-  return kernels;
-}
-
 }  // namespace
 
-void transform_row_with(const RowKernels* kernels, const RowTransformSpec& spec,
-                        const RowTransform& transform, DType type, const void* src,
-                        int64_t src_stride, int32_t channels, int64_t batch, int64_t row,
-                        int64_t position, float* dst) {
+void transform_row(const RowKernels* kernels, const RowTransformSpec& spec,
+                   const RowTransform& transform, DType type, const void* src, int64_t src_stride,
+                   int32_t channels, int64_t batch, int64_t row, int64_t position, float* dst) {
   const int64_t at = spec.rotary ? row_position(spec, transform, batch, row, position) : -1;
   // Outside the table (or without rotary) the row gets a spec that does not rotate.
   RowTransformSpec inside;
@@ -92,15 +86,8 @@ void transform_row_with(const RowKernels* kernels, const RowTransformSpec& spec,
   }
 }
 
-void transform_row(const RowTransformSpec& spec, const RowTransform& transform, DType type,
-                   const void* src, int64_t src_stride, int32_t channels, int64_t batch,
-                   int64_t row, int64_t position, float* dst) {
-  transform_row_with(best_kernels(), spec, transform, type, src, src_stride, channels, batch, row,
-                     position, dst);
-}
-
-void store_row_with(const RowKernels* kernels, DType type, const float* src, int32_t count,
-                    void* dst, int64_t dst_stride) {
+void store_row(const RowKernels* kernels, DType type, const float* src, int32_t count, void* dst,
+               int64_t dst_stride) {
   if (kernels != nullptr && dst_stride == 1) {
     kernels->store(type, src, count, dst);
     return;

@@ -31,26 +31,22 @@ inline int64_t row_position(const RowTransformSpec& spec, const RowTransform& tr
   return transform.positions[batch * transform.position_batch + row * transform.position_row];
 }
 
+struct RowKernels;  // of one SIMD level (row_transform_simd.h)
+
 // Loads `channels` elements of `type` (float32, float16, bfloat16) from `src`, `src_stride`
 // elements apart, applies norm and rotary as `spec` says and writes floats that `type` can hold to
 // `dst` (contiguous). `position` is the implied position; `batch` and `row` index explicit ones. A
 // position outside the table leaves the row unrotated and reads nothing: lengths were checked
-// before, so this is only a row of padding. With an empty spec this is a widening load. Picks the
-// SIMD variant when strides are one; both variants give the same bits. Any thread; no allocation.
-void transform_row(const RowTransformSpec& spec, const RowTransform& transform, DType type,
-                   const void* src, int64_t src_stride, int32_t channels, int64_t batch,
-                   int64_t row, int64_t position, float* dst);
+// before, so this is only a row of padding. With an empty spec this is a widening load. `kernels`
+// are those of the plan's level and are used when strides are one; without them (null), or with
+// other strides, plain loops run. Both give the same bits. Any thread; no allocation.
+void transform_row(const RowKernels* kernels, const RowTransformSpec& spec,
+                   const RowTransform& transform, DType type, const void* src, int64_t src_stride,
+                   int32_t channels, int64_t batch, int64_t row, int64_t position, float* dst);
 
-// The same with kernels of one SIMD level (row_transform_simd.h), or with the plain loops for null.
-struct RowKernels;
-void transform_row_with(const RowKernels* kernels, const RowTransformSpec& spec,
-                        const RowTransform& transform, DType type, const void* src,
-                        int64_t src_stride, int32_t channels, int64_t batch, int64_t row,
-                        int64_t position, float* dst);
-
-// Rounds `count` floats to `type` at `dst`, `dst_stride` elements apart.
-void store_row_with(const RowKernels* kernels, DType type, const float* src, int32_t count,
-                    void* dst, int64_t dst_stride);
+// Rounds `count` floats to `type` at `dst`, `dst_stride` elements apart; `kernels` as above.
+void store_row(const RowKernels* kernels, DType type, const float* src, int32_t count, void* dst,
+               int64_t dst_stride);
 
 // Copies `count` elements of `type` bit by bit; any type of 1, 2, 4 or 8 bytes.
 void copy_row(DType type, const void* src, int64_t src_stride, int32_t count, void* dst,

@@ -10,7 +10,7 @@
 #define HWY_TARGET_INCLUDE "cpu/row_transform_simd.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must come after foreach_target.h.
-#include "cpu/row_element-inl.h"
+#include "cpu/simd_load-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,40 +19,40 @@ namespace HWY_NAMESPACE {
 constexpr int kSumLanes = 32;  // of the sum of squares, see row_transform.h
 
 template <class Type>
-HWY_INLINE const typename Type::T* elements(const void* base, int64_t offset) {
-  return static_cast<const typename Type::T*>(base) + offset;
+HWY_INLINE const typename Type::Raw* elements(const void* base, int64_t offset) {
+  return static_cast<const typename Type::Raw*>(base) + offset;
 }
 
 template <class Type>
 void load_row(const void* base, int32_t count, float* dst) {
   const auto* src = elements<Type>(base, 0);
   int32_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) hn::StoreU(Type::load(src + i), F32(), dst + i);
+  for (; i + kLanes <= count; i += kLanes) hn::StoreU(Type::load(kF, src + i), kF, dst + i);
   for (; i < count; ++i) dst[i] = Type::load_one(src + i);
 }
 
 template <class Type>
 void store_row(const float* src, int32_t count, void* base) {
-  auto* dst = static_cast<typename Type::T*>(base);
+  auto* dst = static_cast<typename Type::Raw*>(base);
   int32_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) Type::store(hn::LoadU(F32(), src + i), dst + i);
+  for (; i + kLanes <= count; i += kLanes) Type::store(hn::LoadU(kF, src + i), dst + i);
   for (; i < count; ++i) Type::store_one(src[i], dst + i);
 }
 
 // 1 / sqrt(mean of squares + epsilon).
 template <class Type>
-float inverse_rms(const typename Type::T* row, int32_t channels, float epsilon) {
+float inverse_rms(const typename Type::Raw* row, int32_t channels, float epsilon) {
   HWY_ALIGN float lane[kSumLanes];
   VF sum[kSumLanes / kLanes];
-  for (VF& s : sum) s = hn::Zero(F32());
+  for (VF& s : sum) s = hn::Zero(kF);
   int32_t i = 0;
   for (; i + kSumLanes <= channels; i += kSumLanes) {
     for (int v = 0; v < kSumLanes / kLanes; ++v) {
-      const VF x = Type::load(row + i + v * kLanes);
+      const VF x = Type::load(kF, row + i + v * kLanes);
       sum[v] = hn::Add(sum[v], hn::Mul(x, x));
     }
   }
-  for (int v = 0; v < kSumLanes / kLanes; ++v) hn::Store(sum[v], F32(), lane + v * kLanes);
+  for (int v = 0; v < kSumLanes / kLanes; ++v) hn::Store(sum[v], kF, lane + v * kLanes);
   for (int l = 0; i < channels; ++i, ++l) {
     const float x = Type::load_one(row + i);
     const float square = x * x;
@@ -70,9 +70,9 @@ template <class Type>
 struct PlainReader {
   PlainReader(const RowTransformSpec&, const RowTransform&, const void* src, int32_t)
       : row(elements<Type>(src, 0)) {}
-  HWY_INLINE VF vec(int32_t i) const { return Type::load(row + i); }
+  HWY_INLINE VF vec(int32_t i) const { return Type::load(kF, row + i); }
   HWY_INLINE float one(int32_t i) const { return Type::load_one(row + i); }
-  const typename Type::T* row;
+  const typename Type::Raw* row;
 };
 
 // Channels of one row, widened and normed.
@@ -84,24 +84,25 @@ struct NormReader {
         weight(elements<Type>(transform.weight, 0)),
         factor(inverse_rms<Type>(row, channels, spec.epsilon)) {}
   HWY_INLINE VF vec(int32_t i) const {
-    return hn::Mul(hn::Mul(Type::load(row + i), hn::Set(F32(), factor)), Type::load(weight + i));
+    return hn::Mul(hn::Mul(Type::load(kF, row + i), hn::Set(kF, factor)),
+                   Type::load(kF, weight + i));
   }
   HWY_INLINE float one(int32_t i) const {
     const float scaled = Type::load_one(row + i) * factor;
     return scaled * Type::load_one(weight + i);
   }
-  const typename Type::T* row;
-  const typename Type::T* weight;
+  const typename Type::Raw* row;
+  const typename Type::Raw* weight;
   float factor;
 };
 
 // Rounds to Type and stores that.
 template <class Type>
 struct TypedSink {
-  TypedSink(void* dst, float) : row(static_cast<typename Type::T*>(dst)) {}
+  TypedSink(void* dst, float) : row(static_cast<typename Type::Raw*>(dst)) {}
   HWY_INLINE void vec(int32_t i, VF v) const { Type::store(v, row + i); }
   HWY_INLINE void one(int32_t i, float v) const { Type::store_one(v, row + i); }
-  typename Type::T* row;
+  typename Type::Raw* row;
 };
 
 // Rounds to Type, multiplies by a factor (or, without kScaled, does not) and stores floats.
@@ -110,13 +111,13 @@ struct FloatSink {
   FloatSink(void* dst, float by) : row(static_cast<float*>(dst)), scale(by) {}
   HWY_INLINE void vec(int32_t i, VF v) const {
     if constexpr (kScaled) {
-      hn::StoreU(hn::Mul(Type::round(v), hn::Set(F32(), scale)), F32(), row + i);
+      hn::StoreU(hn::Mul(Type::round(v), hn::Set(kF, scale)), kF, row + i);
     } else {
-      hn::StoreU(Type::round(v), F32(), row + i);
+      hn::StoreU(Type::round(v), kF, row + i);
     }
   }
   HWY_INLINE void one(int32_t i, float v) const {
-    typename Type::T narrow;
+    typename Type::Raw narrow;
     Type::store_one(v, &narrow);
     row[i] = kScaled ? Type::load_one(&narrow) * scale : Type::load_one(&narrow);
   }
@@ -139,26 +140,25 @@ HWY_INLINE void rotate_one(float& a, float& b, float c, float s) {
 // The pairs of channels [0, 2 * half), `half` table entries.
 template <class Table, class Reader, class Sink>
 HWY_INLINE void rotate_channels(const Reader& in, const Sink& out, int32_t half, bool interleaved,
-                                const typename Table::T* cos, const typename Table::T* sin) {
-  const F32 d;
+                                const typename Table::Raw* cos, const typename Table::Raw* sin) {
   int32_t i = 0;
   if (interleaved) {
     HWY_ALIGN float pairs[2 * kLanes];
     for (; i + kLanes <= half; i += kLanes) {
       VF a, b;
-      hn::Store(in.vec(2 * i), d, pairs);
-      hn::Store(in.vec(2 * i + kLanes), d, pairs + kLanes);
-      hn::LoadInterleaved2(d, pairs, a, b);
-      rotate(a, b, Table::load(cos + i), Table::load(sin + i));
-      hn::StoreInterleaved2(a, b, d, pairs);
-      out.vec(2 * i, hn::Load(d, pairs));
-      out.vec(2 * i + kLanes, hn::Load(d, pairs + kLanes));
+      hn::Store(in.vec(2 * i), kF, pairs);
+      hn::Store(in.vec(2 * i + kLanes), kF, pairs + kLanes);
+      hn::LoadInterleaved2(kF, pairs, a, b);
+      rotate(a, b, Table::load(kF, cos + i), Table::load(kF, sin + i));
+      hn::StoreInterleaved2(a, b, kF, pairs);
+      out.vec(2 * i, hn::Load(kF, pairs));
+      out.vec(2 * i + kLanes, hn::Load(kF, pairs + kLanes));
     }
   } else {
     for (; i + kLanes <= half; i += kLanes) {
       VF a = in.vec(i);
       VF b = in.vec(half + i);
-      rotate(a, b, Table::load(cos + i), Table::load(sin + i));
+      rotate(a, b, Table::load(kF, cos + i), Table::load(kF, sin + i));
       out.vec(i, a);
       out.vec(half + i, b);
     }
@@ -198,8 +198,8 @@ template <class Type, class Sink>
 void transform_typed(const RowBatch& rows, const RowTransformSpec& spec,
                      const RowTransform& transform, void* dst, int64_t row_bytes, float scale) {
   if (spec.table == kFloat32) {
-    const auto run = spec.norm ? &transform_rows<Float32, NormReader<Type>, Sink>
-                               : &transform_rows<Float32, PlainReader<Type>, Sink>;
+    const auto run = spec.norm ? &transform_rows<F32, NormReader<Type>, Sink>
+                               : &transform_rows<F32, PlainReader<Type>, Sink>;
     run(rows, spec, transform, dst, row_bytes, scale);
   } else {
     const auto run = spec.norm ? &transform_rows<Type, NormReader<Type>, Sink>
@@ -226,11 +226,11 @@ void to_floats_typed(const RowBatch& rows, const RowTransformSpec& spec,
 void to_floats(const RowBatch& rows, const RowTransformSpec& spec, const RowTransform& transform,
                float scale, float* dst, int64_t stride) {
   if (rows.type == kFloat32) {
-    to_floats_typed<Float32>(rows, spec, transform, scale, dst, stride);
+    to_floats_typed<F32>(rows, spec, transform, scale, dst, stride);
   } else if (rows.type == kFloat16) {
-    to_floats_typed<Float16>(rows, spec, transform, scale, dst, stride);
+    to_floats_typed<F16>(rows, spec, transform, scale, dst, stride);
   } else {
-    to_floats_typed<Bfloat16>(rows, spec, transform, scale, dst, stride);
+    to_floats_typed<BF16>(rows, spec, transform, scale, dst, stride);
   }
 }
 
@@ -238,21 +238,21 @@ void to_rows(const RowBatch& rows, const RowTransformSpec& spec, const RowTransf
              void* dst, int64_t stride) {
   const int64_t row_bytes = stride * size_of(rows.type);
   if (rows.type == kFloat32) {
-    transform_typed<Float32, TypedSink<Float32>>(rows, spec, transform, dst, row_bytes, 1);
+    transform_typed<F32, TypedSink<F32>>(rows, spec, transform, dst, row_bytes, 1);
   } else if (rows.type == kFloat16) {
-    transform_typed<Float16, TypedSink<Float16>>(rows, spec, transform, dst, row_bytes, 1);
+    transform_typed<F16, TypedSink<F16>>(rows, spec, transform, dst, row_bytes, 1);
   } else {
-    transform_typed<Bfloat16, TypedSink<Bfloat16>>(rows, spec, transform, dst, row_bytes, 1);
+    transform_typed<BF16, TypedSink<BF16>>(rows, spec, transform, dst, row_bytes, 1);
   }
 }
 
 void store(DType type, const float* src, int32_t count, void* dst) {
   if (type == kFloat32) {
-    store_row<Float32>(src, count, dst);
+    store_row<F32>(src, count, dst);
   } else if (type == kFloat16) {
-    store_row<Float16>(src, count, dst);
+    store_row<F16>(src, count, dst);
   } else {
-    store_row<Bfloat16>(src, count, dst);
+    store_row<BF16>(src, count, dst);
   }
 }
 

@@ -30,15 +30,17 @@ HWY_INLINE const typename E::Raw* query_row(const AttentionProblem& p, int64_t b
          at.head * p.query.head + at.query * p.query.row;
 }
 
-// One query row, transformed and scaled, with zeros up to a whole vector. `row` is aligned.
+// One query row, transformed and scaled, with zeros up to a whole vector. `row` is aligned. `kernels`
+// are those of this target's level.
 template <class E>
-HWY_INLINE void load_query_row(E e, const AttentionProblem& p, const RowLengths& lengths,
-                               int64_t batch, const RowPlace& at, float* row) {
+HWY_INLINE void load_query_row(E e, const RowKernels& kernels, const AttentionProblem& p,
+                               const RowLengths& lengths, int64_t batch, const RowPlace& at,
+                               float* row) {
   const int depth = p.spec.head_size;
   const auto* from = query_row<E>(p, batch, at);
   if (p.spec.query_transform.any()) {
-    transform_row(p.spec.query_transform, p.query_transform, p.spec.type, from, 1, depth, batch,
-                  at.query, lengths.query_start + at.query, row);
+    transform_row(&kernels, p.spec.query_transform, p.query_transform, p.spec.type, from, 1, depth,
+                  batch, at.query, lengths.query_start + at.query, row);
     for (int k = depth; k % kLanes != 0; ++k) row[k] = 0.0f;
   } else {
     widen_row(e, from, depth, row);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 
+#include "core/float_environment.h"
 #include "hwy/cache_control.h"
 
 namespace attn::cpu {
@@ -108,6 +109,7 @@ void ThreadPool::start_workers(int wanted) {
 }
 
 void* ThreadPool::worker_main(void* self) {
+  const FloatEnvironment environment;  // a thread begins with the modes of the one that starts it
   static_cast<ThreadPool*>(self)->work();
   return nullptr;
 }

@@ -228,8 +228,8 @@ struct Problem {
     for (size_t c = 0; c < out.size(); ++c) {
       store_float(typed.data(), static_cast<int64_t>(c), p.spec.type, narrow[c]);
     }
-    transform_row_with(nullptr, s, t, p.spec.type, typed.data(), 1, p.spec.head_size, b, row,
-                       position, done.data());
+    transform_row(nullptr, s, t, p.spec.type, typed.data(), 1, p.spec.head_size, b, row, position,
+                  done.data());
     return {done.begin(), done.end()};
   }
 

@@ -171,8 +171,8 @@ struct Problem {
         return;
       }
       std::vector<float> values(static_cast<size_t>(channels(which)));
-      transform_row_with(nullptr, s, update(which).transform, p.spec.type, address(from, fresh),
-                         from.channel, channels(which), b, fresh, row, values.data());
+      transform_row(nullptr, s, update(which).transform, p.spec.type, address(from, fresh),
+                    from.channel, channels(which), b, fresh, row, values.data());
       for (int32_t c = 0; c < channels(which); ++c) {
         store_float(at, c * channel, p.spec.type, values[static_cast<size_t>(c)]);
       }

@@ -66,8 +66,8 @@ struct Problem {
 
   std::vector<float> run(const RowKernels* kernels, int64_t position) const {
     std::vector<float> out(static_cast<size_t>(channels), -77.0f);
-    transform_row_with(kernels, spec, transform, type, row.data(), step, channels, 0, 0, position,
-                       out.data());
+    transform_row(kernels, spec, transform, type, row.data(), step, channels, 0, 0, position,
+                  out.data());
     return out;
   }
 
@@ -161,7 +161,7 @@ TEST(CpuRowTransform, ExplicitPositionsReplaceTheImpliedOne) {
   p.transform.position_batch = 4;
   p.transform.position_row = 2;
   std::vector<float> out(32);
-  transform_row(p.spec, p.transform, p.type, p.row.data(), 1, 32, 1, 1, 99, out.data());
+  transform_row(nullptr, p.spec, p.transform, p.type, p.row.data(), 1, 32, 1, 1, 99, out.data());
   EXPECT_TRUE(equal_bits(out, at3));
 }
 
@@ -196,7 +196,7 @@ TEST(CpuRowTransform, SimdConversionsOfEveryPattern) {
   const auto count = static_cast<int32_t>(patterns.size());
   for (const DType type : {kFloat16, kBfloat16}) {
     std::vector<float> plain(patterns.size());
-    transform_row_with(nullptr, {}, {}, type, patterns.data(), 1, count, 0, 0, 0, plain.data());
+    transform_row(nullptr, {}, {}, type, patterns.data(), 1, count, 0, 0, 0, plain.data());
     // All finite neighbours' midpoints and what lies just beside them.
     std::vector<float> wide;
     for (size_t i = 0; i + 1 < patterns.size(); ++i) {
@@ -212,14 +212,14 @@ TEST(CpuRowTransform, SimdConversionsOfEveryPattern) {
     }
     const auto wide_count = static_cast<int32_t>(wide.size());
     std::vector<uint16_t> narrow(wide.size());
-    store_row_with(nullptr, type, wide.data(), wide_count, narrow.data(), 1);
+    store_row(nullptr, type, wide.data(), wide_count, narrow.data(), 1);
     for (const SimdLevel level : simd_levels()) {
       std::vector<float> loaded(patterns.size());
-      transform_row_with(row_kernels(level), {}, {}, type, patterns.data(), 1, count, 0, 0, 0,
-                         loaded.data());
+      transform_row(row_kernels(level), {}, {}, type, patterns.data(), 1, count, 0, 0, 0,
+                    loaded.data());
       EXPECT_TRUE(equal_bits(plain, loaded)) << name_of(type) << ' ' << name_of(level);
       std::vector<uint16_t> stored(wide.size());
-      store_row_with(row_kernels(level), type, wide.data(), wide_count, stored.data(), 1);
+      store_row(row_kernels(level), type, wide.data(), wide_count, stored.data(), 1);
       EXPECT_EQ(narrow, stored) << name_of(type) << ' ' << name_of(level);
     }
   }

@@ -113,9 +113,8 @@ Worst worst_of(const std::vector<float>& x, const std::vector<float>& y, const E
   Worst worst;
   for (size_t i = 0; i < x.size(); ++i) {
     const double want = exact(static_cast<double>(x[i]));
-    const double error =
-        want == 0 ? std::fabs(static_cast<double>(y[i]))
-                  : std::fabs(static_cast<double>(y[i]) - want) / unit_of(want);
+    const double error = want == 0 ? std::fabs(static_cast<double>(y[i]))
+                                   : std::fabs(static_cast<double>(y[i]) - want) / unit_of(want);
     if (!(error <= worst.error)) worst = {error, x[i]};
   }
   return worst;
@@ -135,8 +134,8 @@ TEST(CpuSimdMath, ExpIsWithinOneAndAHalfUnits) {
 
 TEST(CpuSimdMath, ExpOfTheEndsOfItsRange) {
   for_each_level([](SimdLevel level) {
-    const std::vector<float> x = {0.0f, -0.0f, -87.34f, -87.8f, -88.0f, -89.0f, -1e4f, -3e38f,
-                                  -kInfinity, kNan, -kNan};
+    const std::vector<float> x = {0.0f,  -0.0f,  -87.34f,    -87.8f, -88.0f, -89.0f,
+                                  -1e4f, -3e38f, -kInfinity, kNan,   -kNan};
     const std::vector<float> y = apply(*exp_at(level), x);
     EXPECT_EQ(y[0], 1.0f);
     EXPECT_EQ(y[1], 1.0f);
