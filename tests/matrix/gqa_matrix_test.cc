@@ -11,9 +11,10 @@ namespace {
 
 // The build divides the number of problems where the code runs slowly.
 constexpr int kBlocks = 24;                                // tests, so that shards share the work
-constexpr int64_t kFixedSeeds = 60 / ATTN_MATRIX_DIVISOR;  // a block
-constexpr int64_t kRotatingSeeds = 120 / ATTN_MATRIX_DIVISOR;
-// Problems that every engine must have accepted in the whole run.
+constexpr int64_t kFixedSeeds = 70 / ATTN_MATRIX_DIVISOR;  // a block
+constexpr int64_t kRotatingSeeds = 130 / ATTN_MATRIX_DIVISOR;
+// Problems that every engine must have accepted in the whole run. One that takes few query rows
+// accepts about half of what is drawn.
 constexpr int64_t kLeastProblems = 2000 / ATTN_MATRIX_DIVISOR;
 
 Matrix& matrix() {
@@ -37,7 +38,7 @@ class Totals : public testing::Environment {
     matrix().print_counts(std::cout);
     if (testing::GTEST_FLAG(filter) != "*") return;
     for (const auto& [engine, count] : matrix().counts()) {
-      EXPECT_GE(count.problems, kLeastProblems / shards() * 9 / 10)
+      EXPECT_GE(count.problems, kLeastProblems / shards())
           << engine << " accepted too few of the " << matrix().drawn() << " problems drawn";
     }
   }
@@ -62,6 +63,12 @@ TEST_P(GqaMatrix, FixedSeeds) {
 
 TEST_P(GqaMatrix, RotatingSeeds) {
   run_seeds(rotating_seed() + static_cast<uint64_t>(GetParam()) * 1000, kRotatingSeeds);
+}
+
+// Seeds that once failed.
+TEST(GqaMatrixKnown, SeedsThatFailed) {
+  // Scores near 60 with two channels: their last places alone are 2e-6 of the weights.
+  run_seeds(71831, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Blocks, GqaMatrix, testing::Range(0, kBlocks));

@@ -175,6 +175,7 @@ class Rows {
     result.poisoned.assign(rows, false);
     result.output_size.assign(rows, 0);
     result.score_size.assign(rows, 0);
+    result.weighing_size.assign(rows, 0);
     result.scores.assign(rows * static_cast<size_t>(columns_), 0);
     result.rows.assign(static_cast<size_t>(p.batch() * p.query_rows()), RowKind::kChecked);
   }
@@ -233,6 +234,11 @@ class Rows {
     // cancels to far less than that (one or two channels do, by chance) is measured by a quarter.
     if (row.visible) {
       result_.output_size[at] = std::sqrt(absolute / row.effective_keys) / 4;
+    }
+    for (int64_t j = 0; j < batch.total; ++j) {
+      const size_t cell = static_cast<size_t>(j);
+      const double weight = row.probabilities[cell];
+      if (weight > 0) result_.weighing_size[at] += weight * row.score_size[cell];
     }
     double scores = 0;
     for (int64_t j = 0; j < std::min(columns_, batch.total); ++j) {

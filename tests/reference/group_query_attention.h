@@ -103,6 +103,9 @@ struct GroupQueryResult {
   std::vector<double> output_size;  // (B, Hq, S): least norm to measure an output row's error by
   std::vector<double> score_size;   // (B, Hq, S): likewise for a row of scores before softmax
 
+  // (B, Hq, S): expected size of the scores that weigh, sum p scale |q| |k| / sqrt(D)
+  std::vector<double> weighing_size;
+
   // (B, Hkv, L, D), meaningful where the row kind (B, L) is not kUntouched.
   std::vector<double> present_key, present_value;
   std::vector<CacheRow> key_rows, value_rows;
