@@ -27,6 +27,7 @@ Json device_json(const DeviceFacts& facts) {
   json["architecture"] = facts.architecture;
   if (facts.identity.type == ATTN_DEVICE_CPU) {
     json["simd_level"] = facts.simd_level;
+    json["instruction_sets"] = facts.instruction_sets;
     json["threads"] = facts.thread_count;
   }
   return json;

@@ -42,6 +42,7 @@ OpenDevice open_cpu(const DeviceOptions& options, const Callbacks& callbacks,
   result.facts.architecture = cpu::cpu_info().architecture;
   result.facts.simd_level = backend->simd_level();
   result.facts.simd_levels = simd_level_list();
+  result.facts.instruction_sets = cpu::cpu_info().instruction_sets;
   result.backend = std::move(backend);
   return result;
 }

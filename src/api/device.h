@@ -35,6 +35,7 @@ struct DeviceFacts {
   std::string architecture;
   std::string simd_level;
   std::string simd_levels;
+  std::vector<std::string> instruction_sets;  // of the processor, for people who read a plan
   std::string engines;
   std::string driver_version;
   std::string driver_path;
