@@ -407,7 +407,8 @@ typedef struct attn_prepare_desc {
   uint32_t struct_size;
   uint32_t flags;            /* ATTN_PREPARE_... */
   const attn_arg* inputs;    /* attn_op_prepare only; data may be null */
-  const attn_arg* outputs;   /* as in attn_query_desc */
+  const attn_arg* outputs;   /* as in attn_query_desc; where a size depends on a value that is not
+                                there, the plan counts with what the other tensors make */
   const attn_alias* aliases; /* for tensors without data; with data the addresses tell */
   uint32_t input_count;
   uint32_t output_count;

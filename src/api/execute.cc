@@ -63,7 +63,10 @@ void run_call(const attn_op& op, const PlanEntry& entry, const Lowering& lowerin
     launch.workspace = session.allocator_scratch(needed);
     launch.workspace_bytes = launch.workspace != nullptr ? needed : 0;
   }
-  context.backend->execute(entry.plan(), lowering, *session.backend, launch);
+  // Without batch rows there is nothing to run, whatever the layout that the plan expects.
+  if (lowering.batch != 0) {
+    context.backend->execute(entry.plan(), lowering, *session.backend, launch);
+  }
   context.stats.executions.fetch_add(1, std::memory_order_relaxed);
 }
 

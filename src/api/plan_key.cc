@@ -14,6 +14,35 @@ bool same_spec(const std::optional<Spec>& planned, const std::optional<Problem>&
   return !planned.has_value() || *planned == called->spec;
 }
 
+// A call without batch rows needs no memory, so addresses and strides say nothing of it: the plan's
+// facts stand in for what follows from them.
+
+void take_memory_facts(const CacheUpdateSpec& plan, CacheUpdateSpec& call) {
+  call.in_place = plan.in_place;
+  call.unit_channel = plan.unit_channel;
+  call.transform.unit_strides = plan.transform.unit_strides;
+}
+
+bool same_empty_spec(const std::optional<KvUpdateSpec>& planned,
+                     const std::optional<KvUpdateProblem>& called) {
+  if (!planned.has_value() || !called.has_value()) return same_spec(planned, called);
+  KvUpdateSpec spec = called->spec;
+  take_memory_facts(planned->key, spec.key);
+  take_memory_facts(planned->value, spec.value);
+  return *planned == spec;
+}
+
+bool same_empty_spec(const std::optional<AttentionSpec>& planned,
+                     const std::optional<AttentionProblem>& called) {
+  if (!planned.has_value() || !called.has_value()) return same_spec(planned, called);
+  AttentionSpec spec = called->spec;
+  spec.unit_channel = planned->unit_channel;
+  spec.unit_mask_column = planned->unit_mask_column;
+  spec.query_transform.unit_strides = planned->query_transform.unit_strides;
+  spec.key_transform.unit_strides = planned->key_transform.unit_strides;
+  return *planned == spec;
+}
+
 // Collects "what is X, the plan has Y", joined with "; ".
 class Differences {
  public:
@@ -148,6 +177,10 @@ void compare_sizes(Differences& out, const ShapeRange& call, const ShapeRange& p
 }  // namespace
 
 bool PlanKey::same_class(const Lowering& call) const {
+  if (call.batch == 0) {
+    return lengths == call.lengths.spec && same_empty_spec(kv_update, call.kv_update) &&
+           same_empty_spec(attention, call.attention);
+  }
   return lengths == call.lengths.spec && same_spec(kv_update, call.kv_update) &&
          same_spec(attention, call.attention);
 }

@@ -80,11 +80,10 @@ void lower_shapes(const attn_op& op, const CallShape& shape, Intake intake, Argu
   }
   take_aliases(schema, shape.aliases, shape.alias_count, set.tensors);
   check_overlaps(schema, set);
-  const bool unknown = any_unknown(set.tensors);
-  if (unknown && intake != Intake::kShapes) {
-    fail_argument("the shape of an output depends on a value that is not there; give its tensor");
-  }
-  op.contract->lower(set.tensors, unknown ? LowerMode::kQuery : LowerMode::kPlan, lowering);
+  // A plan is made of known sizes, but for those of inferred outputs that depend on a value which
+  // is not there: they are launch parameters like all sizes, and the range says how far they go.
+  const bool open = intake == Intake::kShapes && any_unknown(set.tensors);
+  op.contract->lower(set.tensors, open ? LowerMode::kQuery : LowerMode::kPlan, lowering);
 }
 
 PlanChoice choice_of(const attn_context& context, const attn_prepare_desc& desc) {

@@ -23,7 +23,8 @@ struct CallShape {
 };
 
 // Takes the lists, infers the shapes of outputs that come without a tensor (required ones that are
-// not listed count as wanted), checks and lowers. Throws what the call would be refused with.
+// not listed count as wanted; sizes that depend on a value which is not there stay open), checks
+// and lowers. Throws what the call would be refused with.
 void lower_shapes(const attn_op& op, const CallShape& shape, Intake intake, ArgumentSet& set,
                   Lowering& lowering);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api_fixture.h"
+#include "cpu/cpu_info.h"
 
 namespace attn::test {
 namespace {
@@ -88,6 +89,93 @@ TEST_F(ApiTest, TheRangeIsWhatIsBoundOrNamed) {
   desc.max_batch = int64_t{1} << 40;
   EXPECT_REFUSED(attn_op_prepare(op, &desc, &plan, &error), ATTN_UNSUPPORTED,
                  "max_batch of 1099511627776");
+}
+
+// No batch rows, and null wherever a tensor is empty.
+void empty_batch(DecodeStep& step) {
+  for (attn_tensor* tensor :
+       {&step.t_q, &step.t_k, &step.t_v, &step.t_kc, &step.t_vc, &step.t_seqlens, &step.t_y}) {
+    tensor->shape[0] = 0;
+    tensor->data = nullptr;
+  }
+}
+
+// Without memory nobody can say whether past and present are one: any plan of the class serves.
+TEST_F(ApiTest, AnEmptyBatchRunsOnEveryPlanOfItsClass) {
+  DecodeStep step(2, 3, 8), apart(2, 3, 8), strided(2, 3, 8);
+  std::vector<float> keys(apart.key_cache.size()), values(keys.size()), wide(2 * step.q.size());
+  attn_tensor present_key = apart.t_kc, present_value = apart.t_vc;
+  present_key.data = keys.data();
+  present_value.data = values.data();
+  apart.outputs[1].tensor = &present_key;
+  apart.outputs[2].tensor = &present_value;
+  strided.t_q.data = wide.data();
+  for (int64_t& stride : strided.t_q.strides) stride *= 2;
+  attn_plan* const plans[] = {prepare(step), prepare(apart), prepare(strided)};
+  EXPECT_EQ(api_stats(context).plans_created, 3u);
+
+  DecodeStep empty(2, 3, 8);
+  empty_batch(empty);
+  for (attn_plan* plan : plans) ASSERT_OK(empty.execute(plan, session, &error));
+  attn_binding* binding = bind();
+  ASSERT_OK(step.set(binding, &error));
+  ASSERT_OK(attn_binding_prepare(binding, nullptr, &error));
+  ASSERT_OK(empty.set(binding, &error));
+  ASSERT_OK(attn_binding_execute(binding, nullptr, &error));
+  EXPECT_EQ(api_stats(context).executions, 4u);
+  EXPECT_EQ(api_stats(context).plans_created, 3u);
+  for (const DecodeStep* other : {&step, &empty}) {
+    EXPECT_EQ(other->y, std::vector<float>(other->y.size(), -7.0f));
+    EXPECT_EQ(other->key_cache, std::vector<float>(other->key_cache.size(), 0.0f));
+  }
+
+  // What is no matter of memory is compared all the same.
+  for (attn_tensor* tensor : {&empty.t_q, &empty.t_k, &empty.t_v, &empty.t_y}) tensor->shape[1] = 2;
+  EXPECT_REFUSED(empty.execute(plans[0], session, &error), ATTN_NOT_PREPARED,
+                 "query length 2 exceeds the plan's 1");
+  for (attn_tensor* tensor : {&empty.t_q, &empty.t_k, &empty.t_v, &empty.t_y}) tensor->shape[1] = 1;
+  EXPECT_REFUSED(attn_plan_execute(plans[0], session, empty.inputs.data(), 7, empty.outputs.data(),
+                                   1, nullptr, &error),
+                 ATTN_NOT_PREPARED, "cache update no, the plan has yes");
+  attn_binding_release(binding);
+  for (attn_plan* plan : plans) attn_plan_release(plan);
+}
+
+// The rows of a present buffer follow from total_sequence_length, which a plan need not know.
+TEST_F(ApiTest, APlanNeedsNoValueForOutputsWithoutATensor) {
+  DecodeStep step(2, 3, 8);
+  step.drop_data();
+  step.outputs[1].tensor = step.outputs[2].tensor = nullptr;
+  const attn_alias aliases[] = {{3, 1}, {4, 2}};
+  for (const uint32_t alias_count : {0u, 2u}) {
+    attn_query_desc question = step.query_desc();
+    question.aliases = aliases;
+    question.alias_count = alias_count;
+    attn_support support = ATTN_SUPPORT_INIT;
+    ASSERT_OK(attn_op_query(op, &question, &support, &error));
+    EXPECT_EQ(support.supported, 1u) << support.reason;
+    attn_prepare_desc desc = step.prepare_desc();
+    desc.aliases = aliases;
+    desc.alias_count = alias_count;
+    attn_plan* plan = nullptr;
+    ASSERT_OK(attn_op_prepare(op, &desc, &plan, &error));
+    attn_plan_info info = ATTN_PLAN_INFO_INIT;
+    ASSERT_OK(attn_plan_get_info(plan, &info, &error));
+    EXPECT_EQ(info.max_total_length, 9) << "rows of the past and the new one";
+
+    DecodeStep call(2, 1, 8);
+    std::vector<float> keys(call.key_cache.size()), values(keys.size());
+    attn_tensor present_key = call.t_kc, present_value = call.t_vc;
+    present_key.data = keys.data();
+    present_value.data = values.data();
+    if (alias_count == 0) {
+      call.outputs[1].tensor = &present_key;
+      call.outputs[2].tensor = &present_value;
+    }
+    ASSERT_OK(call.execute(plan, session, &error));
+    call.expect_value_rows();
+    attn_plan_release(plan);
+  }
 }
 
 TEST_F(ApiTest, WhatDoesNotFitIsNamed) {
@@ -213,6 +301,7 @@ TEST_F(ApiTest, DescribeIsJsonWithTheReasons) {
   EXPECT_EQ(json.at("sizes").at("head_size"), 8);
   EXPECT_EQ(json.at("sizes").at("key_in_place"), true);
   EXPECT_EQ(json.at("device").at("type"), "cpu");
+  EXPECT_EQ(json.at("device").at("instruction_sets"), cpu::cpu_info().instruction_sets);
   EXPECT_TRUE(json.at("asked").at("engine").is_null());
   attn_plan_info info = ATTN_PLAN_INFO_INIT;
   ASSERT_OK(attn_plan_get_info(plan, &info, &error));

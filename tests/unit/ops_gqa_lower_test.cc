@@ -432,6 +432,24 @@ TEST(GqaLower, CapacitiesAreThoseOfTheShorterBuffer) {
   EXPECT_EQ(lengths.present_capacity, 7);
 }
 
+// The rows of a present buffer may wait for a value; what past and new rows make is planned for.
+TEST(GqaLower, APlanMayLeaveTheRowsOfAPresentBufferOpen) {
+  GqaCall call;
+  call.out(kPresentKey).shape[2] = call.out(kPresentValue).shape[2] = kAnyDim;
+  for (const bool in_place : {false, true}) {
+    if (in_place) {
+      call.share(kPastKey, kPresentKey);
+      call.share(kPastValue, kPresentValue);
+    }
+    const Lowering lowering = call.lower();
+    EXPECT_EQ(lowering.kv_update->spec.key.in_place, in_place);
+    EXPECT_EQ(lowering.lengths.past_capacity, kPast);
+    EXPECT_EQ(lowering.lengths.present_capacity, -1);
+    EXPECT_EQ(lowering.attention->max_total, kPast + kRows);
+    EXPECT_TRUE(lowering.attention->spec.unit_channel);
+  }
+}
+
 TEST(GqaLower, MostKeysOfABatchRow) {
   GqaCall call;
   Buffers buffers;
