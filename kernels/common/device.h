@@ -40,6 +40,17 @@ ATTN_DEVICE u32 pack2(float low, float high) {
   return r;
 }
 
+// What `packed`, made of `low` and `high`, lost in rounding, packed alike.
+template <int type>
+ATTN_DEVICE u32 pack2_rest(u32 packed, float low, float high) {
+  if constexpr (type == kTypeFloat16) {
+    return pack2<type>(low - half_to_float((u16)packed), high - half_to_float((u16)(packed >> 16)));
+  } else {
+    return pack2<type>(low - bits_to_float(packed << 16),
+                       high - bits_to_float(packed & 0xffff0000u));
+  }
+}
+
 template <int type>
 ATTN_DEVICE float load_element(const void* base, i64 index) {
   if constexpr (type == kTypeFloat16) return half_to_float(((const u16*)base)[index]);

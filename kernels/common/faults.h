@@ -14,11 +14,16 @@ ATTN_DEVICE void raise_fault(FaultState* state, FaultRecord* record, u32 bits, u
     out->batch = batch;
     out->value = value;
   }
-  __threadfence_system();
-  atomicOr_system(&record->bits, bits);
 }
 
-// By one thread of the last kernel of a call.
-ATTN_DEVICE void end_call(FaultState* state) { state->latch |= state->raised; }
+// By one thread of the last kernel of a call. Host memory gets plain stores alone: not every bus
+// has atomic operations on it.
+ATTN_DEVICE void end_call(FaultState* state, FaultRecord* record) {
+  const u32 raised = state->raised;
+  if (raised == 0) return;
+  state->latch = raised;
+  __threadfence_system();  // the record's other fields come first
+  *(volatile u32*)&record->bits = raised;
+}
 
 }  // namespace attnk

@@ -5,6 +5,12 @@
 
 namespace attnk {
 
+// Query rows that are no padding: a first prompt may be shorter than its rows; elsewhere a total
+// below the query rows is a fault of its own.
+ATTN_DEVICE i64 live_query_rows(const LengthParams& p, i64 total) {
+  return min_of(p.query_rows, total);
+}
+
 // Resolves batch row b without its explicit positions (a block scans those together).
 ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b) {
   RowLengths r{0, 0, 0, 0, 0, 0};
@@ -30,8 +36,8 @@ ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b) {
     if (past > p.past_capacity) r.fault |= kFaultPastBeyond;
     if (p.present_capacity >= 0 && total > p.present_capacity) r.fault |= kFaultTotalBeyond;
     if (total > bound) r.fault |= kFaultTotalBound;
-    if (p.table_rows >= 0 && !p.positions && p.query_rows > 0 &&
-        start + p.query_rows > p.table_rows) {
+    if (!r.fault && p.table_rows >= 0 && !p.positions && p.query_rows > 0 &&
+        start + live_query_rows(p, total) > p.table_rows) {
       r.fault |= kFaultPosition;
     }
   }

@@ -72,6 +72,14 @@ struct LengthParams {
   i32 empty_slots;
 };
 
+enum { kStoredLengths = 512 };
+
+struct StoreLengthsParams {
+  i32* out;
+  i64 count;  // at most kStoredLengths
+  i32 values[kStoredLengths];
+};
+
 // ---- row transform ------------------------------------------------------------------------------
 
 struct TransformParams {
@@ -132,6 +140,7 @@ struct AttentionParams {
   i64 score_columns;
   const RowLengths* rows;
   FaultState* faults;
+  FaultRecord* record;
   float* partials;  // split decode: per (batch, kv head, split): 16 rows of (m, l), then of Dv sums
   u32* counters;    // split decode: per (batch, kv head), zero between launches, in the session
   i64 batch, q_heads, kv_heads, query_rows;

@@ -91,7 +91,8 @@ extern "C" __global__ void __launch_bounds__(256)
   RowLengths r = resolve_row(p.lengths, b);
   bool bad_position = false;
   if (p.lengths.table_rows >= 0 && p.lengths.positions && r.live) {
-    for (i64 i = threadIdx.x; i < p.lengths.query_rows; i += blockDim.x) {
+    const i64 rows = live_query_rows(p.lengths, r.total);
+    for (i64 i = threadIdx.x; i < rows; i += blockDim.x) {
       i64 v = p.lengths.positions[b * p.lengths.position_batch + i * p.lengths.position_row];
       bad_position |= v < 0 || v >= p.lengths.table_rows;
     }
@@ -128,8 +129,15 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
+// Lengths that the caller has in host memory, carried by the launch itself. One thread a value.
+extern "C" __global__ void attn_store_lengths(const __grid_constant__ StoreLengthsParams p) {
+  if (threadIdx.x < p.count) p.out[threadIdx.x] = p.values[threadIdx.x];
+}
+
 // Ends a call that has no attention kernel. One thread.
-extern "C" __global__ void attn_end_call(FaultState* state) { end_call(state); }
+extern "C" __global__ void attn_end_call(FaultState* state, FaultRecord* record) {
+  end_call(state, record);
+}
 
 // Ends a poisoning. One thread.
 extern "C" __global__ void attn_clear_faults(FaultState* state, FaultRecord* record) {

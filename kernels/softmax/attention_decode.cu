@@ -19,6 +19,8 @@ namespace attnk {
 constexpr int kRows = 16, kKeys = 16, kWarps = WARPS, kStages = STAGES, kThreads = 32 * kWarps;
 constexpr int kDp = (kD + 15) / 16 * 16, kDvp = (kDv + 15) / 16 * 16;
 constexpr int kLdK = kDp + 8, kLdV = kDvp + 8, kStepsD = kDp / 16, kTilesDv = kDvp / 8;
+constexpr bool kHoldsQuery = kStepsD <= 12;  // in registers, beside the output
+constexpr int kHeldSteps = kHoldsQuery ? kStepsD : 1;
 constexpr int kStageElements = kKeys * (kLdK + kLdV);
 constexpr int kPartial = kRows * 2 + kRows * kDv;  // floats a split: m, l, sums
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
@@ -114,10 +116,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   __syncthreads();
-  u32 q[kStepsD][4];
+  u32 q[kHeldSteps][4];
+  const u32 query_address = shared_address(shared + (lane & 15) * kLdK + (lane >> 4) * 8);
+  if constexpr (kHoldsQuery) {
 #pragma unroll
-  for (int d = 0; d < kStepsD; d++) {
-    ldmatrix_x4(q[d], shared_address(shared + (lane & 15) * kLdK + (lane >> 4) * 8 + d * 16));
+    for (int d = 0; d < kStepsD; d++) ldmatrix_x4(q[d], query_address + d * 32);
   }
 
   float o[kTilesDv][4] = {};
@@ -140,8 +143,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       u32 k[4];
       ldmatrix_x4(
           k, at + (((lane & 7) + (lane >> 4) * 8) * kLdK + ((lane >> 3) & 1) * 8 + d * 16) * 2);
-      mma_16x8x16<kType>(s[0], q[d], k[0], k[1]);
-      mma_16x8x16<kType>(s[1], q[d], k[2], k[3]);
+      if constexpr (!kHoldsQuery) ldmatrix_x4(q[0], query_address + d * 32);
+      const u32(&a)[4] = q[kHoldsQuery ? d : 0];
+      mma_16x8x16<kType>(s[0], a, k[0], k[1]);
+      mma_16x8x16<kType>(s[1], a, k[2], k[3]);
     }
     const int j0 = g * kKeys;
     const bool clean = kMaskKind == kMaskNone && j0 >= clean_low && j0 + kKeys <= clean_high;
@@ -194,14 +199,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       o[j][2] *= rescale[1];
       o[j][3] *= rescale[1];
     }
+    // Weights in two pieces: the stream of keys takes longer than twice the products, and few rows
+    // do not average the rounding of one piece out.
     const u32 a[4] = {pack2<kType>(s[0][0], s[0][1]), pack2<kType>(s[0][2], s[0][3]),
                       pack2<kType>(s[1][0], s[1][1]), pack2<kType>(s[1][2], s[1][3])};
+    const u32 rest[4] = {
+        pack2_rest<kType>(a[0], s[0][0], s[0][1]), pack2_rest<kType>(a[1], s[0][2], s[0][3]),
+        pack2_rest<kType>(a[2], s[1][0], s[1][1]), pack2_rest<kType>(a[3], s[1][2], s[1][3])};
 #pragma unroll
     for (int j = 0; j < kTilesDv / 2; j++) {
       u32 v[4];
       ldmatrix_x4_trans(v, at + (kKeys * kLdK + (lane & 15) * kLdV + (lane >> 4) * 8 + j * 16) * 2);
       mma_16x8x16<kType>(o[2 * j], a, v[0], v[1]);
       mma_16x8x16<kType>(o[2 * j + 1], a, v[2], v[3]);
+      mma_16x8x16<kType>(o[2 * j], rest, v[0], v[1]);
+      mma_16x8x16<kType>(o[2 * j + 1], rest, v[2], v[3]);
     }
   }
   copy_wait<0>();
@@ -281,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   if (!split_up) {
-    if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults);
+    if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
     return;
   }
   __threadfence();
@@ -296,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (!is_last) return;
-  if (p.last && unit == 0 && threadIdx.x == 0) end_call(p.faults);
+  if (p.last && unit == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
 
   // A thread takes four channels of a row; where threads are left over, several share a row's
   // splits (part i of n takes splits i, i + n, ...) and are merged in order. All loads of a batch

@@ -1,7 +1,6 @@
 // Prefill in float32 at float32 accuracy: flash attention on the tensor cores with every operand
-// split into two TF32 pieces, x = high + low (high: the top 11 significand bits, low: the rest),
-// and three products: high*high + high*low + low*high. What is left out is below 2^-21 of a
-// product.
+// split into two TF32 pieces, x = high + low (high: 11 significand bits, low: the rest), and three
+// products: high*high + high*low + low*high. What is left out is below 2^-21 of a product.
 //
 // One block treats BLOCK_M rows of one head, each of the WARPS warps 16 of them; K and V come in
 // tiles of BLOCK_N keys by cp.async, one buffer each, as in attention_mma.cu. Fragments (m16n8k8):
@@ -31,6 +30,12 @@ ATTN_DEVICE Pieces split(float x) {
   const u32 high = float_to_bits(x) & 0xffffe000u;
   return {high, float_to_bits(x - bits_to_float(high))};
 }
+// Rounded instead of cut, so that what is left out of a score has no sign of its own: an error that
+// grows with the score would grow with the weight.
+ATTN_DEVICE Pieces split_rounded(float x) {
+  const u32 high = (float_to_bits(x) + 0x1000u) & 0xffffe000u;
+  return {high, float_to_bits(x - bits_to_float(high))};
+}
 ATTN_DEVICE void mma_tf32(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
@@ -39,12 +44,18 @@ ATTN_DEVICE void mma_tf32(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0,
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 // The tensor cores' own accumulation cuts instead of rounding, which would add up to a bias over
-// many steps: two steps at a time go to a fresh accumulator, and a rounded sum adds it.
-ATTN_DEVICE void mma_split(float (&c)[4], const Pieces (&a)[4], float x, float y) {
-  const Pieces b0 = split(x), b1 = split(y);
-  mma_tf32(c, a[0].low, a[1].low, a[2].low, a[3].low, b0.high, b1.high);
-  mma_tf32(c, a[0].high, a[1].high, a[2].high, a[3].high, b0.low, b1.low);
-  mma_tf32(c, a[0].high, a[1].high, a[2].high, a[3].high, b0.high, b1.high);
+// many steps: two steps at a time go to a fresh accumulator, the small products first, and a rounded
+// sum adds it.
+ATTN_DEVICE void mma_split(float (&c)[4], const Pieces (&a)[2][4], const Pieces (&b)[2][2]) {
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    mma_tf32(c, a[i][0].low, a[i][1].low, a[i][2].low, a[i][3].low, b[i][0].high, b[i][1].high);
+    mma_tf32(c, a[i][0].high, a[i][1].high, a[i][2].high, a[i][3].high, b[i][0].low, b[i][1].low);
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    mma_tf32(c, a[i][0].high, a[i][1].high, a[i][2].high, a[i][3].high, b[i][0].high, b[i][1].high);
+  }
 }
 ATTN_DEVICE void add_to(float (&c)[4], const float (&step)[4]) {
 #pragma unroll
@@ -80,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   wait_for_previous();
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
-  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults);
+  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
 
   const int rows = (int)min_of((i64)kM, p.query_rows - m0);
   const int total = live ? lengths.total : 0;
@@ -122,10 +133,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     copy_commit();
     float s[kTilesN][4] = {};
     auto query_piece = [&](int d, Pieces(&a)[4]) {
-      a[0] = split(q_at[d * 8]);
-      a[1] = split(q_at[8 * kLdQ + d * 8]);
-      a[2] = split(q_at[d * 8 + 4]);
-      a[3] = split(q_at[8 * kLdQ + d * 8 + 4]);
+      a[0] = split_rounded(q_at[d * 8]);
+      a[1] = split_rounded(q_at[8 * kLdQ + d * 8]);
+      a[2] = split_rounded(q_at[d * 8 + 4]);
+      a[3] = split_rounded(q_at[8 * kLdQ + d * 8 + 4]);
     };
 #pragma unroll 2
     for (int d = 0; d < kStepsD; d += 2) {
@@ -136,8 +147,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < kTilesN; j++) {
         const float* k = k_at + j * 8 * kLdQ + d * 8;
         float step[4] = {0.f, 0.f, 0.f, 0.f};
-        mma_split(step, a[0], k[0], k[4]);
-        mma_split(step, a[1], k[8], k[12]);
+        mma_split(step, a,
+                  {{split_rounded(k[0]), split_rounded(k[4])},
+                   {split_rounded(k[8]), split_rounded(k[12])}});
         add_to(s[j], step);
       }
     }
@@ -162,11 +174,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
           if (!clean) {
             const int key = j0 + j * 8 + (lane & 3) * 2 + e;
             bool visible = key >= seen.low && key < seen.high;
-            if (visible) visible = apply_mask<kMaskKind>(p, base, key, x);
-            if (!visible) x = -infinity();
+            float biased = x;
+            if (visible) visible = apply_mask<kMaskKind>(p, base, key, biased);
+            if (!visible) x = biased = -infinity();
+            top = fmaxf(top, biased);
+          } else {
+            top = fmaxf(top, x);
           }
           s[j][2 * r + e] = x;
-          top = fmaxf(top, x);
         }
       }
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
@@ -180,7 +195,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < kTilesN; j++) {
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-          const float x = exp2_fast(fmaf(s[j][2 * r + e], kLog2e, -origin));
+          float x = s[j][2 * r + e];
+          if (kMaskKind == kMaskAdditive && x != -infinity()) {
+            // Of the sum with a large bias, digits of the score would be lost: the row's top goes
+            // from the bias first.
+            const i64 key = j0 + j * 8 + (lane & 3) * 2 + e;
+            const float bias = load_any(p.mask, base + key * p.mask_column, p.mask_type);
+            x = exp2_fast((x + (bias - top)) * kLog2e);
+          } else {
+            x = exp2_fast(fmaf(x, kLog2e, -origin));
+          }
           s[j][2 * r + e] = x;
           sum += x;
         }
@@ -201,8 +225,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < kTilesDv; j++) {
         const float* v = v_at + k * 8 * kLdV + j * 8;
         float step[4] = {0.f, 0.f, 0.f, 0.f};
-        mma_split(step, a[0], v[0], v[kLdV]);
-        mma_split(step, a[1], v[8 * kLdV], v[9 * kLdV]);
+        mma_split(step, a,
+                  {{split(v[0]), split(v[kLdV])}, {split(v[8 * kLdV]), split(v[9 * kLdV])}});
         add_to(o[j], step);
       }
     }

@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   wait_for_previous();
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
-  if (p.last && blockIdx.x == 0 && tid == 0) end_call(p.faults);
+  if (p.last && blockIdx.x == 0 && tid == 0) end_call(p.faults, p.record);
   const int total = live ? lengths.total : 0;
   const int d = (int)p.head_size, dv = (int)p.v_head_size;
   const Visibility view = visibility_of(p, total);
@@ -63,9 +63,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const bool fresh = p.key_is_fresh && j >= lengths.past;
     const View& v = fresh ? p.key_fresh : p.key;
     const i64 at = row_offset(v, b, hk, fresh ? j - lengths.past : j);
-    float x = 0.f;
-    for (int c = 0; c < d; c++) x = fmaf(q[c], load_element<kType>(v.data, at + c * v.channel), x);
-    return x;
+    // Eight sums, added in pairs: a long chain would lose digits of large scores.
+    float x[8] = {};
+    int c = 0;
+    for (; c + 8 <= d; c += 8) {
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        x[e] = fmaf(q[c + e], load_element<kType>(v.data, at + (c + e) * v.channel), x[e]);
+      }
+    }
+    for (; c < d; c++) x[0] = fmaf(q[c], load_element<kType>(v.data, at + c * v.channel), x[0]);
+    return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
   };
   // Scores of a tile of 128 keys from j0, one a thread; keys outside [low, high) are not read.
   auto tile_scores = [&](int j0, int low, int high) {
@@ -137,15 +145,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     top = next;
     const int keys = min_of(kThreads, total - j0);
     for (int c = tid, n = 0; c < dv; c += kThreads, n++) {
-      float x2 = acc[n] * rescale;
+      float sums = 0.f;  // of this tile alone, for the same reason
       for (int k = max_of(0, seen.low - j0); k < keys && j0 + k < seen.high; k++) {
         const bool fresh = p.value_is_fresh && j0 + k >= lengths.past;
         const View& v = fresh ? p.value_fresh : p.value;
         const i64 at = row_offset(v, b, hk, fresh ? j0 + k - lengths.past : j0 + k);
         const float w = weights[k];
-        if (w != -1.f) x2 = fmaf(w, load_element<kType>(v.data, at + c * v.channel), x2);
+        if (w != -1.f) sums = fmaf(w, load_element<kType>(v.data, at + c * v.channel), sums);
       }
-      acc[n] = x2;
+      acc[n] = fmaf(acc[n], rescale, sums);
     }
     __syncthreads();
   }

@@ -23,6 +23,9 @@ constexpr int kM = BLOCK_M, kN = BLOCK_N, kWarps = WARPS, kThreads = 32 * kWarps
 constexpr int kRowsPerWarp = kM / kWarps, kTilesM = kRowsPerWarp / 16;
 constexpr int kTilesN = kN / 8, kStepsD = kDp / 16, kTilesDv = kDvp / 8;
 constexpr int kLdK = kDp + 8, kLdV = kDvp + 8, kLdQ = (kDp > kDvp ? kDp : kDvp) + 8;
+// The rounding of the weights averages out over an output of this many rows; fewer get a second
+// product with what the rounding left out.
+constexpr int kAveragingRows = 32;
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 // Starts the copy of kN rows of K or V (rows at or beyond `total` become zeros).
@@ -55,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   wait_for_previous();
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
-  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults);
+  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
 
   const int rows = (int)min_of((i64)kM, p.query_rows - m0);
   const int total = live ? lengths.total : 0;
@@ -206,15 +209,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         }
       }
     }
-#pragma unroll
-    for (int k = 0; k < kN / 16; k++) {
+    // Adds P V for 16 keys: with the weights rounded, or with what that left out.
+    auto add_values = [&](int k, bool rest) {
       u32 a[kTilesM][4];
 #pragma unroll
       for (int t = 0; t < kTilesM; t++) {
-        a[t][0] = pack2<kType>(s[t][2 * k][0], s[t][2 * k][1]);
-        a[t][1] = pack2<kType>(s[t][2 * k][2], s[t][2 * k][3]);
-        a[t][2] = pack2<kType>(s[t][2 * k + 1][0], s[t][2 * k + 1][1]);
-        a[t][3] = pack2<kType>(s[t][2 * k + 1][2], s[t][2 * k + 1][3]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const float x = s[t][2 * k + i / 2][i % 2 * 2], y = s[t][2 * k + i / 2][i % 2 * 2 + 1];
+          a[t][i] = pack2<kType>(x, y);
+          if (rest) a[t][i] = pack2_rest<kType>(a[t][i], x, y);
+        }
       }
 #pragma unroll
       for (int j = 0; j < kTilesDv / 2; j++) {
@@ -226,11 +231,19 @@ extern "C" __global__ void __launch_bounds__(kThreads)
           mma_16x8x16<kType>(o[t][2 * j + 1], a[t], v[2], v[3]);
         }
       }
+    };
+#pragma unroll
+    for (int k = 0; k < kN / 16; k++) add_values(k, false);
+    if (p.query_rows < kAveragingRows) {
+#pragma unroll
+      for (int k = 0; k < kN / 16; k++) add_values(k, true);
     }
   }
 
-  // Denominators; then rows go through the warp's own part of the Q tile and out in 16-byte pieces.
+  // Without a tile, nobody has waited for the copies of the query rows yet.
   copy_wait<0>();
+  if (n_first > n_last) __syncthreads();
+  // Denominators; then rows go through the warp's own part of the Q tile and out in 16-byte pieces.
   const float sink =
       kSinkKind == kSinkPerHead ? load_element<kType>(p.sink, h * p.sink_stride) * kLog2e : 0.f;
   __syncwarp();

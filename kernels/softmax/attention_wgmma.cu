@@ -238,17 +238,17 @@ ATTN_DEVICE void pin_output(Rows& rows) {
   for (int slice = 0; slice < kSlices; slice++) pin(rows.o[slice]);
 }
 
-// Normalises and writes the warp's 16 rows, through its own part of the query tile.
+// Normalises and writes the warp's 16 rows, through the place of the same rows in the query tile:
+// other warpgroups may still multiply theirs.
 ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows, int row0,
                         u32 queries, int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
   const float sink = kSinkKind == kSinkPerHead
                          ? load_element<kType>(p.sink, block.h * p.sink_stride) * kLog2e
                          : 0.f;
-  // A padded row of 16-byte pieces keeps the eight rows of a store apart.
-  constexpr int pitch = kDvp * 2;
-  const u32 own = queries + (warpgroup * 64 + warp * 16) * kDp * 2;
-  constexpr bool staged = kDvp <= kDp;  // the warp's part is large enough
+  const int first = warpgroup * 64 + warp * 16;
+  constexpr bool staged = kDvp <= kDp;                      // the rows' place is large enough
+  if constexpr (staged) named_barrier(1 + warpgroup, 128);  // an instruction reads all 64 rows
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     float sum = rows.l[r];
@@ -278,7 +278,7 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows
         const float y = empty ? 0.f : rows.o[slice][j * 4 + 2 * r + 1] * inverse;
         const int piece = slice * (kSliceWidth / 8) + j, local = lane / 4 + r * 8;
         if constexpr (staged) {
-          const u32 at = own + local * pitch + ((piece ^ (local & 7)) << 4) + (lane & 3) * 4;
+          const u32 at = queries + swizzled(first + local, piece, kM) + (lane & 3) * 4;
           asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pack2<kType>(x, y)) : "memory");
         } else if (row < block.rows && piece * 8 < kDv) {
           *(u32*)(out + piece * 8 + (lane & 3) * 2) = pack2<kType>(x, y);
@@ -291,12 +291,12 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows
     constexpr int pieces = kDv / 8;
     u16* base = (u16*)p.output.data + block.b * p.output.batch + block.h * p.output.head;
     for (int i = lane; i < 16 * pieces; i += 32) {
-      const int local = i / pieces, piece = i % pieces, row = warpgroup * 64 + warp * 16 + local;
+      const int local = i / pieces, piece = i % pieces, row = first + local;
       if (row < block.rows) {
         uint4 x;
         asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                      : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                     : "r"(own + local * pitch + ((piece ^ (local & 7)) << 4)));
+                     : "r"(queries + swizzled(row, piece, kM)));
         *(uint4*)(base + (i64)(block.m0 + row) * p.output.row + piece * 8) = x;
       }
     }
@@ -395,7 +395,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   wait_for_previous();
   const RowLengths lengths = p.rows[block.b];
   const bool live = lengths.live && !p.faults->call_poisoned;
-  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults);
+  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
   block.rows = (int)min_of((i64)kM, p.query_rows - block.m0);
   block.position0 = lengths.query_start + block.m0;
   block.view = visibility_of(p, live ? lengths.total : 0);

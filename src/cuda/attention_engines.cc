@@ -116,8 +116,7 @@ Tile first_that_fits(const Tile (&tiles)[n], const AttentionSpec& spec, const De
 
 Tile mma_tile(const AttentionSpec& spec, const DeviceTraits& device) {
   const int d = std::max(spec.head_size, spec.v_head_size);
-  const bool plain = spec.mask == MaskKind::kNone && spec.softcap == 0 && spec.scale > 0;
-  if (d <= 64) return {128, !plain ? 64 : spec.query_transform.any() ? 80 : 96, 4};
+  if (d <= 64) return {128, 64, 4};
   constexpr Tile kTiles[] = {{128, 64, 8}, {64, 32, 4}};
   return first_that_fits(kTiles, spec, device, mma_shared_bytes);
 }
@@ -173,6 +172,9 @@ class MmaPrefill final : public PrefillEngine {
   }
 };
 
+// As in attention_mma.cu, which takes fewer rows with more products.
+constexpr int64_t kAveragingRows = 32;
+
 // Padded to whole rows of 128 bytes.
 int swizzled_size(int size) { return (size + 63) / 64 * 64; }
 
@@ -200,6 +202,10 @@ class WgmmaPrefill final : public PrefillEngine {
     if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
     return fits_tiles(spec, 8, why_not) &&
            fits_shared_memory(variant(spec, device), kWgmmaStaticBytes, device, why_not);
+  }
+  // Its weights are rounded to 16 bits, which few rows do not average out.
+  bool accepts(const AttentionProblem& problem) const override {
+    return problem.query_rows >= kAveragingRows && PrefillEngine::accepts(problem);
   }
   Tile tile(const AttentionSpec& spec, const DeviceTraits&) const override {
     const WgmmaTile t = wgmma_tile(spec);
