@@ -8,6 +8,7 @@
 #include "cuda/cuda_host_help.h"
 #include "cuda/cuda_plan.h"
 #include "cuda/cuda_session.h"
+#include "cuda/host_lengths.h"
 #include "cuda/launch_params.h"
 #include "cuda/nvrtc_api.h"
 
@@ -31,16 +32,21 @@ Capture capture_of(const Driver& driver, CUstream stream) {
   return capture;
 }
 
-void check_range(const ShapeRange& range, const Lowering& call) {
-  const auto check_size = [](const char* what, int64_t size, int64_t limit) {
-    if (size <= limit) return;
-    throw_error(ATTN_NOT_PREPARED, cat("the plan serves up to ", limit, " ", what,
-                                       ", the call has ", size, ": prepare for a larger range"));
-  };
-  check_size("batch rows", call.batch, range.batch);
-  if (!call.attention) return;
-  check_size("query rows", call.attention->query_rows, range.query_rows);
-  check_size("keys", call.attention->max_total, range.total);
+// Whether the host may look at the lengths of this call, and what it finds there.
+void check_lengths(const CudaContext& context, const CudaPlan& plan, const Lengths& lengths,
+                   const Launch& request, bool capturing) {
+  if (plan.check_on_host && capturing) throw_error(ATTN_CAPTURE, plan.capture_reason());
+  if (lengths.spec.values == Placement::kHost) {
+    if (capturing && (request.flags & ATTN_EXECUTE_BAKE_HOST_VALUES) == 0) {
+      throw_error(ATTN_CAPTURE,
+                  "the lengths are in host memory, and a capture would keep their values of this "
+                  "moment: give them in device memory, or set ATTN_EXECUTE_BAKE_HOST_VALUES");
+    }
+    check_host_lengths(lengths);
+  }
+  if (plan.check_on_host) {
+    check_device_lengths(context, lengths, static_cast<CUstream>(request.stream));
+  }
 }
 
 const AttentionChoice& choose(const CudaPlan& plan, const AttentionProblem& problem) {
@@ -63,10 +69,13 @@ class Cuda final : public CudaBackend {
   explicit Cuda(const CudaOptions& options)
       : context_(options),
         nvrtc_path_(options.nvrtc_path),
-        kernels_(context_, options),
         retired_(std::make_shared<RetireList>(context_)),
+        kernels_(context_, options, retired_),
         host_help_(make_host_help(context_)) {}
-  ~Cuda() override { retired_->close(); }
+  ~Cuda() override {
+    kernels_.release();
+    retired_->close();
+  }
 
   std::vector<std::string> engine_names() const override { return all_engine_names(); }
   CudaFacts facts() const override {
@@ -99,6 +108,11 @@ class Cuda final : public CudaBackend {
 
   HostHelp* host_help() override { return host_help_.get(); }
 
+  bool is_capturing(void* stream) const override {
+    const ContextScope scope(context_);
+    return capture_of(context_.driver, static_cast<CUstream>(stream)).active;
+  }
+
   bool supports(const Lowering& call, const PlanRequest& request, std::string* reason) override {
     return can_plan(context_, call, request, reason);
   }
@@ -118,16 +132,21 @@ class Cuda final : public CudaBackend {
                const Launch& request) override {
     const auto& plan = static_cast<const CudaPlan&>(base);
     auto& session = static_cast<CudaSession&>(base_session);
-    check_range(plan.range, call);
     if (call.batch == 0) return;
     const Driver& driver = context_.driver;
     const auto stream = static_cast<CUstream>(request.stream);
     ContextScope scope(context_);
     const Capture capture = capture_of(driver, stream);
+    check_lengths(context_, plan, call.lengths, request, capture.active);
     const CUdeviceptr scratch = workspace(plan, session, request, capture.active);
 
     attnk::KvUpdateParams update{};
     fill_lengths(call.lengths, update.lengths);
+    if (plan.store_lengths != nullptr) {
+      const CUdeviceptr stored = scratch + rows_bytes(plan.range.batch);
+      update.lengths.values = reinterpret_cast<const attnk::i32*>(stored);
+      update.lengths.value_stride = 1;
+    }
     int64_t rows = 0;
     if (call.kv_update) {
       const KvUpdateProblem& kv = *call.kv_update;
@@ -159,12 +178,17 @@ class Cuda final : public CudaBackend {
       }
       attention.rows = update.rows;
       attention.faults = update.faults;
-      attention.partials = reinterpret_cast<float*>(scratch + rows_bytes(plan.range.batch));
+      attention.record = update.record;
+      attention.partials = reinterpret_cast<float*>(scratch + plan.partials_offset);
       attention.counters = session.counters();
       attention.splits = shape.splits;
       attention.last = 1;
     }
 
+    if (plan.store_lengths != nullptr) {
+      store_lengths(driver, *plan.store_lengths, call.lengths,
+                    reinterpret_cast<CUdeviceptr>(update.lengths.values), stream);
+    }
     void* update_arguments[] = {&update};
     launch_kernel(driver, *plan.kv_update, call.batch * update.chunks, plan.kv_update->threads,
                   stream, update_arguments, false);
@@ -174,10 +198,11 @@ class Cuda final : public CudaBackend {
                     arguments, context_.overlaps_launches);
     } else {
       attnk::FaultState* faults = session.faults();
-      void* arguments[] = {&faults};
+      attnk::FaultRecord* record = session.device_record();
+      void* arguments[] = {&faults, &record};
       launch_kernel(driver, *plan.end_call, 1, 1, stream, arguments, false);
     }
-    if (capture.active) session.retain_in(capture.graph);
+    if (capture.active) session.retain_in(capture.graph, kernels_.code());
   }
 
  private:
@@ -194,8 +219,8 @@ class Cuda final : public CudaBackend {
 
   CudaContext context_;
   const std::string nvrtc_path_;
-  KernelStore kernels_;
   std::shared_ptr<RetireList> retired_;
+  KernelStore kernels_;
   std::unique_ptr<HostHelp> host_help_;
   CudaCounters counters_;
 };

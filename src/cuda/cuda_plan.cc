@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "cuda/host_lengths.h"
 
 namespace attn::cuda {
 namespace {
@@ -38,10 +39,6 @@ void check_engine_name(const std::string& name) {
 
 // What the back end cannot take whatever the engine.
 bool common_refusal(const Lowering& call, std::string* reason) {
-  if (call.lengths.spec.values == Placement::kHost) {
-    *reason = "lengths in host memory: the CUDA back end reads them from device memory";
-    return true;
-  }
   if (channels_of(call) > 1024) {
     *reason = "head sizes above 1024";
     return true;
@@ -93,6 +90,15 @@ void add_cost(const Lowering& call, const ShapeRange& range, StageReport& stage)
 }  // namespace
 
 std::string CudaPlan::capture_reason() const {
+  if (check_on_host) {
+    return "lengths are checked on the host at every call, for which a capture cannot wait: "
+           "prepare "
+           "without ATTN_PREPARE_CHECK_ON_HOST";
+  }
+  if (store_lengths != nullptr) {
+    return "addresses, strides, capacities and the lengths in host memory are fixed by a capture, "
+           "the latter only with ATTN_EXECUTE_BAKE_HOST_VALUES; contents are read at every replay";
+  }
   return "addresses, strides and capacities are fixed by a capture; lengths and contents are read "
          "on the device at every replay";
 }
@@ -166,7 +172,12 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
     plan->attention.push_back({engine, kernels.get(variant)});
     partials = std::max(partials, engine->partial_bytes(call.attention->spec, range, context));
   }
-  plan->workspace = rows_bytes(range.batch) + partials + 256;
+  plan->partials_offset = rows_bytes(range.batch);
+  if (call.lengths.spec.values == Placement::kHost) {
+    plan->store_lengths = kernels.get(kv_update_variant(type_of(call), "attn_store_lengths", 0));
+    plan->partials_offset += stored_lengths_bytes(range.batch);
+  }
+  plan->workspace = plan->partials_offset + partials + 256;
 
   StageReport kv;
   kv.stage = "kv_update";

@@ -11,7 +11,8 @@
 
 namespace attn::cuda {
 
-// Scratch of one execute: the lengths of the batch rows, then the partial results.
+// Scratch of one execute: the resolved lengths of the batch rows, the lengths that come from host
+// memory, then the partial results.
 inline size_t rows_bytes(int64_t batch) {
   return (static_cast<size_t>(batch) * sizeof(attnk::RowLengths) + 255) / 256 * 256;
 }
@@ -25,7 +26,7 @@ class CudaPlan final : public BackendPlan {
  public:
   size_t workspace_bytes() const override { return workspace; }
   std::vector<StageReport> report() const override { return stages; }
-  bool capturable() const override { return true; }
+  bool capturable() const override { return !check_on_host; }
   std::string capture_reason() const override;
 
   ShapeRange range;
@@ -33,7 +34,9 @@ class CudaPlan final : public BackendPlan {
   bool check_on_host = false;
   const LoadedKernel* kv_update = nullptr;  // writes the lengths too: every call has it
   const LoadedKernel* end_call = nullptr;
-  std::vector<AttentionChoice> attention;  // the first that accepts a call runs it
+  const LoadedKernel* store_lengths = nullptr;  // where lengths come from host memory
+  size_t partials_offset = 0;                   // in scratch
+  std::vector<AttentionChoice> attention;       // the first that accepts a call runs it
   std::vector<StageReport> stages;
 };
 

@@ -13,6 +13,7 @@ constexpr size_t kStateBytes = 256;  // FaultState, then the counters on a line 
 struct Held {
   std::shared_ptr<DeviceBlock> state, scratch;
   std::shared_ptr<PinnedBlock> pinned;
+  std::shared_ptr<LoadedLibraries> code;
 };
 void release_held(void* user) { delete static_cast<Held*>(user); }
 
@@ -72,9 +73,9 @@ void CudaSession::drop_scratch() {
   scratch_.reset();
 }
 
-void CudaSession::retain_in(CUgraph graph) {
+void CudaSession::retain_in(CUgraph graph, std::shared_ptr<LoadedLibraries> code) {
   const Driver& driver = list_->context().driver;
-  auto* held = new Held{state_, scratch_, pinned_};
+  auto* held = new Held{state_, scratch_, pinned_, std::move(code)};
   CUuserObject object = nullptr;
   CUresult result =
       driver.UserObjectCreate(&object, held, release_held, 1, kUserObjectNoDestructorSync);

@@ -36,8 +36,8 @@ class CudaSession final : public BackendSession {
   // Scratch of at least `bytes`; grown (not while `capturing`: throws CAPTURE) and never moved
   // while a graph holds it.
   CUdeviceptr scratch(size_t bytes, bool capturing);
-  // Keeps state and scratch alive for as long as `graph` and what is made of it.
-  void retain_in(CUgraph graph);
+  // Keeps state, scratch and the kernels' code alive for as long as `graph` and what is made of it.
+  void retain_in(CUgraph graph, std::shared_ptr<LoadedLibraries> code);
 
   attnk::FaultState* faults() const;
   attnk::FaultRecord* device_record() const {

@@ -19,21 +19,30 @@ void RetireList::retire_pinned(void* memory) {
   if (!closed_) pinned_.push_back(memory);
 }
 
+void RetireList::retire_library(CUlibrary library) {
+  if (library == nullptr) return;
+  std::lock_guard lock(mutex_);
+  if (!closed_) libraries_.push_back(library);
+}
+
 void RetireList::drain() {
   std::vector<CUdeviceptr> memory;
   std::vector<void*> pinned;
+  std::vector<CUlibrary> libraries;
   {
     std::lock_guard lock(mutex_);
     memory.swap(memory_);
     pinned.swap(pinned_);
+    libraries.swap(libraries_);
   }
-  if (memory.empty() && pinned.empty()) return;
+  if (memory.empty() && pinned.empty() && libraries.empty()) return;
   // A context that cannot be entered is lost, and its memory with it.
   const ContextScope scope(*context_, ContextScope::kBestEffort);
   if (!scope.entered()) return;
   RelaxedCapture relaxed(context_->driver);
   for (CUdeviceptr address : memory) context_->driver.MemFree(address);
   for (void* host : pinned) context_->driver.MemFreeHost(host);
+  for (CUlibrary library : libraries) context_->driver.LibraryUnload(library);
 }
 
 void RetireList::close() {

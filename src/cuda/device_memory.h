@@ -1,5 +1,5 @@
-// Device and pinned memory that may be in use by graphs: freed only when its last holder is gone,
-// and then only at a moment when a CUDA call is allowed.
+// Memory and loaded kernels that graphs may be using: freed only when the last holder is gone, and
+// then only at a moment when a CUDA call is allowed.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace attn::cuda {
 
-// Freed memory waits here until prepare, trim or a session's creation drains it. A graph's
-// destructor runs where no CUDA call may be made: it only puts memory here. After close() (the back
+// What is to be freed waits here until prepare, trim or a session's creation drains it. A graph's
+// destructor runs where no CUDA call may be made: it only puts things here. After close() (the back
 // end is going) it forgets what graphs still give back: their context may be gone by then.
 class RetireList {
  public:
   explicit RetireList(const CudaContext& context) : context_(&context) {}
   void retire(CUdeviceptr memory);
   void retire_pinned(void* memory);
+  void retire_library(CUlibrary library);
   void drain();
   void close();
   const CudaContext& context() const { return *context_; }  // while the back end lives
@@ -29,6 +30,7 @@ class RetireList {
   std::mutex mutex_;
   std::vector<CUdeviceptr> memory_;
   std::vector<void*> pinned_;
+  std::vector<CUlibrary> libraries_;
 };
 
 // A block of device memory. Shared by a session and the graphs that captured launches using it.

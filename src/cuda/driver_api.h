@@ -58,7 +58,9 @@ inline constexpr CUresult kCudaOutOfMemory = 2;
 inline constexpr CUresult kCudaDeinitialized = 4;
 inline constexpr CUresult kCudaNoDevice = 100;
 inline constexpr CUresult kCudaInvalidImage = 200;
+inline constexpr CUresult kCudaInvalidContext = 201;
 inline constexpr CUresult kCudaNoBinaryForGpu = 209;
+inline constexpr CUresult kCudaInvalidHandle = 400;
 
 // Values of CUdevice_attribute, CUfunction_attribute, CUpointer_attribute and flags.
 enum : int {

@@ -21,6 +21,19 @@ std::string refused_cubin(const Driver& driver, const std::string& origin,
              ": update the NVIDIA driver, or use an NVRTC that is not newer than it");
 }
 
+// After a launch that the driver refused: is it the stream's context?
+void fail_foreign_stream(const Driver& driver, CUstream stream) {
+  CUcontext own = nullptr, current = nullptr;
+  if (stream == nullptr || driver.StreamGetCtx(stream, &own) != kCudaSuccess ||
+      driver.CtxGetCurrent(&current) != kCudaSuccess || own == current) {
+    return;
+  }
+  fail_argument(
+      "stream belongs to another CUDA context than the one that this attn_context works "
+      "in; create the attn_context with that context as native_context, or give a "
+      "stream of this one");
+}
+
 }  // namespace
 
 CompiledKernel compile_kernel(const Nvrtc& nvrtc, const std::string& target,
@@ -55,24 +68,28 @@ void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blo
   config.stream = stream;
   config.attributes = &attribute;
   config.attribute_count = overlap ? 1 : 0;
-  check(driver, driver.LaunchKernelEx(&config, kernel.function, arguments, nullptr),
-        "cuLaunchKernelEx");
+  const CUresult result = driver.LaunchKernelEx(&config, kernel.function, arguments, nullptr);
+  if (result == kCudaInvalidHandle || result == kCudaInvalidContext) {
+    fail_foreign_stream(driver, stream);
+  }
+  check(driver, result, "cuLaunchKernelEx");
 }
 
-KernelStore::KernelStore(const CudaContext& context, const CudaOptions& options)
+LoadedLibraries::~LoadedLibraries() {
+  for (CUlibrary library : libraries_) list_->retire_library(library);
+}
+
+void LoadedLibraries::add(CUlibrary library) {
+  std::lock_guard lock(mutex_);
+  libraries_.push_back(library);
+}
+
+KernelStore::KernelStore(const CudaContext& context, const CudaOptions& options,
+                         std::shared_ptr<RetireList> list)
     : context_(context),
+      code_(std::make_shared<LoadedLibraries>(std::move(list))),
       nvrtc_path_(options.nvrtc_path),
       disk_(options.cache_folder, options.cache_limit_bytes, options.disk_cache) {}
-
-KernelStore::~KernelStore() {
-  const ContextScope scope(context_, ContextScope::kBestEffort);
-  for (auto& [text, future] : libraries_) {
-    try {
-      context_.driver.LibraryUnload(future.get().handle);
-    } catch (...) {  // its compile failed: nothing was loaded
-    }
-  }
-}
 
 // Order: pack, disk, NVRTC under the key's lock (another process may have compiled it meanwhile).
 std::string KernelStore::find_cubin(const KernelVariant& variant, Library* out) {
@@ -137,6 +154,7 @@ const KernelStore::Library& KernelStore::library(const KernelVariant& variant) {
                         refused_cubin(context_.driver, library.origin, library.compiler)));
       }
       check(context_.driver, result, "cuLibraryLoadData");
+      code_->add(library.handle);
       promise.set_value(std::move(library));
     } catch (...) {
       // Those who wait get the same error; later calls try again.

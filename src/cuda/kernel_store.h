@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/cubin_pack.h"
 #include "cuda/cuda_context.h"
+#include "cuda/device_memory.h"
 #include "cuda/disk_cache.h"
 #include "cuda/kernel_variant.h"
 #include "cuda/nvrtc_api.h"
@@ -35,10 +39,25 @@ void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blo
 CompiledKernel compile_kernel(const Nvrtc& nvrtc, const std::string& target,
                               const KernelVariant& variant, bool line_info);
 
+// Loaded code, unloaded when the store and every graph that may launch it are gone.
+class LoadedLibraries {
+ public:
+  explicit LoadedLibraries(std::shared_ptr<RetireList> list) : list_(std::move(list)) {}
+  ~LoadedLibraries();
+  LoadedLibraries(const LoadedLibraries&) = delete;
+  LoadedLibraries& operator=(const LoadedLibraries&) = delete;
+  void add(CUlibrary library);
+
+ private:
+  std::shared_ptr<RetireList> list_;
+  std::mutex mutex_;
+  std::vector<CUlibrary> libraries_;
+};
+
 class KernelStore {
  public:
-  KernelStore(const CudaContext& context, const CudaOptions& options);
-  ~KernelStore();
+  KernelStore(const CudaContext& context, const CudaOptions& options,
+              std::shared_ptr<RetireList> list);
 
   // The kernel, ready to launch in the context. Throws COMPILE, UNAVAILABLE (no compiler and not in
   // the pack) or DEVICE. The pointer lives as long as the store.
@@ -46,6 +65,11 @@ class KernelStore {
 
   // Compiles what is missing of these at once, on threads of its own; get() then only looks up.
   void prefetch(std::span<const KernelVariant> variants);
+
+  // The code of every kernel of this store: who holds it may launch them.
+  std::shared_ptr<LoadedLibraries> code() const { return code_; }
+  // Before the back end goes: what no graph holds may be unloaded then.
+  void release() { code_.reset(); }
 
   uint64_t compiles() const { return compiles_; }
   uint64_t disk_hits() const { return disk_hits_; }
@@ -62,6 +86,7 @@ class KernelStore {
   std::string find_cubin(const KernelVariant& variant, Library* out);
 
   const CudaContext& context_;
+  std::shared_ptr<LoadedLibraries> code_;
   std::string nvrtc_path_;
   DiskCache disk_;
   CubinPack pack_;
