@@ -48,7 +48,7 @@ GqaOutline step_outline(Type type, int64_t rows, bool norm, bool interleaved, bo
 // Runs a case and checks it; its host buffers then hold what the device left.
 void run_checked(Lane& lane, GqaCase& c, const std::string& engine) {
   c.renew();
-  const RunResult result = run_case(lane, c, false, engine);
+  const RunResult result = run_case(lane, c, {}, engine);
   ASSERT_EQ(result.verdict, Verdict::kPassed) << result.text;
 }
 
@@ -176,7 +176,7 @@ TEST_F(GpuBits, FusedStepsEqualTheUnfusedChain) {
                                    (form.positions ? ", positions" : "");
           fused.restore();
           fused.renew();
-          const RunResult result = run_case(lane, fused, false, engine);
+          const RunResult result = run_case(lane, fused, {}, engine);
           if (result.verdict == Verdict::kRefused) continue;
           ASSERT_EQ(result.verdict, Verdict::kPassed) << what << "\n" << result.text;
           const std::vector<unsigned char> output = bytes_of(fused.out[matrix::kOutput]);

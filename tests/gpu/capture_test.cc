@@ -148,7 +148,7 @@ TEST_F(GpuCapture, AnotherThreadsGlobalCaptureIsNotDisturbed) {
       test::Random random(26);
       return matrix::build_case(outline_of(unseen), random, false);
     }();
-    const Mirror mirror(gpu, c, false);
+    const Mirror mirror(gpu, c, {});
     const test::Arguments inputs = mirror.inputs(), outputs = mirror.outputs();
     test::Handle<attn_op> op;
     const Outcome created = test::create_op(op, gpu.context(), "com.microsoft",

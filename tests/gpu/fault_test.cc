@@ -120,7 +120,7 @@ TEST_P(GpuFaults, BitsGoodRowsPoisonAndClear) {
     for (const char* engine : kEngines) {
       for (bool bound_on_host : {false, true}) {
         const RunResult result = run_problem(
-            lane, [&](bool broke) { return make(rule, type, broke); }, bound_on_host, engine);
+            lane, [&](bool broke) { return make(rule, type, broke); }, {bound_on_host}, engine);
         EXPECT_NE(result.verdict, Verdict::kFailed)
             << engine << ", " << test::name_of(type) << ":\n"
             << result.text;

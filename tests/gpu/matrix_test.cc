@@ -21,7 +21,7 @@ namespace {
 using matrix::GqaCase;
 using matrix::GqaOutline;
 
-constexpr int64_t kLeastProblems = 500;  // that each engine must have accepted
+constexpr int64_t kLeastProblems = 1000;  // that each engine must have accepted
 constexpr uint64_t kMostSeeds = 8000;
 constexpr int kMostFailures = 5;
 
@@ -49,8 +49,9 @@ struct Problem {
     free = random.chance(0.1);
     spec = specialisations()[static_cast<size_t>(
         random.below(static_cast<int64_t>(specialisations().size())))];
-    wish = random.pick({Wish::kAny, Wish::kFewRows, Wish::kFastOnes, Wish::kFastOnes});
-    bound_on_host = random.chance(0.5);
+    wish = random.pick({Wish::kAny, Wish::kFewRows, Wish::kFastOnes, Wish::kManyRows});
+    on_host.bound = random.chance(0.5);
+    on_host.lengths = random.chance(0.2);
   }
 
   GqaCase make(bool broken) const {
@@ -76,7 +77,7 @@ struct Problem {
   bool free = false;
   Specialisation spec;
   Wish wish = Wish::kAny;
-  bool bound_on_host = false;
+  OnHost on_host;
 };
 
 class Totals {
@@ -156,11 +157,13 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
   const Problem problem(seed);
   GqaCase c = problem.make(true);
   const bool broken = c.expected.faults != 0;
+  OnHost on_host = problem.on_host;
+  on_host.lengths &= !broken;  // the host would refuse them
   for (const std::string& engine : problem.engines()) {
-    const RunResult result = broken ? run_problem(
-                                          lane, [&](bool broke) { return problem.make(broke); },
-                                          problem.bound_on_host, engine)
-                                    : run_case(lane, c, problem.bound_on_host, engine);
+    const RunResult result =
+        broken ? run_problem(
+                     lane, [&](bool broke) { return problem.make(broke); }, on_host, engine)
+               : run_case(lane, c, on_host, engine);
     if (result.verdict != Verdict::kFailed) {
       totals.add(engine, c, broken, result);
       continue;
@@ -168,9 +171,9 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
     totals.fail(
         "seed " + std::to_string(seed) + ", engine " + (engine.empty() ? "(chosen)" : engine) +
         ", " + (problem.free ? "no specialisation" : text_of(problem.spec)) +
-        ", total_sequence_length " + (problem.bound_on_host ? "on the host" : "on the device") +
-        ":\n" + result.text + "\n  " + matrix::text_of(c.outline) +
-        "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
+        ", total_sequence_length " + (on_host.bound ? "on the host" : "on the device") +
+        (on_host.lengths ? ", seqlens_k on the host" : "") + ":\n" + result.text + "\n  " +
+        matrix::text_of(c.outline) + "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
         " ATTN_C_TEST_COUNT=1 gpu_tests --gtest_filter=GpuMatrix.RotatingSeeds");
     return;
   }

@@ -4,7 +4,7 @@
 
 namespace attn::gpu {
 
-Mirror::Mirror(const Gpu& gpu, matrix::GqaCase& c, bool bound_on_host)
+Mirror::Mirror(const Gpu& gpu, matrix::GqaCase& c, OnHost on_host)
     : case_(c), device_id_(gpu.id()) {
   const auto add = [&](test::Tensor& tensor, const std::string& name) {
     if (!tensor.bound()) return;
@@ -12,7 +12,8 @@ Mirror::Mirror(const Gpu& gpu, matrix::GqaCase& c, bool bound_on_host)
     copies_.push_back({&host, name, Memory(gpu, host.size(), host.data())});
   };
   for (uint32_t slot = 0; slot < matrix::kInputs; ++slot) {
-    if (slot == matrix::kTotalSequenceLength && bound_on_host) continue;
+    if (slot == matrix::kTotalSequenceLength && on_host.bound) continue;
+    if (slot == matrix::kSeqlensK && on_host.lengths) continue;
     add(c.in[slot], "input " + std::to_string(slot));
   }
   for (uint32_t slot = 0; slot < matrix::kOutputs; ++slot) {

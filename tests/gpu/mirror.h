@@ -10,10 +10,16 @@
 
 namespace attn::gpu {
 
+// What stays in host memory: total_sequence_length, seqlens_k.
+struct OnHost {
+  bool bound = false;
+  bool lengths = false;
+};
+
 class Mirror {
  public:
-  // `bound_on_host`: total_sequence_length stays in host memory. Keeps a reference to the case.
-  Mirror(const Gpu& gpu, matrix::GqaCase& c, bool bound_on_host);
+  // Keeps a reference to the case.
+  Mirror(const Gpu& gpu, matrix::GqaCase& c, OnHost on_host);
 
   // Host contents to the device, fences included.
   void upload(const Stream& stream);

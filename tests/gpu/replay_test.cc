@@ -92,7 +92,7 @@ class GpuReplay : public GpuTest {};
 TEST_F(GpuReplay, EveryLengthFromOneToTheCapacity) {
   for (bool bound_on_host : {false, true}) {
     StepShape shape;
-    shape.bound_on_host = bound_on_host;
+    shape.on_host.bound = bound_on_host;
     Pair pair(shape, 11);
     for (int64_t length = 1; length <= shape.capacity; ++length) {
       const std::vector<int64_t> totals = {length, shape.capacity + 1 - length,

@@ -47,11 +47,11 @@ std::string compare_faults(const ExpectedFaults& want, const attn_fault_info& fo
 
 }  // namespace
 
-DeviceCase::DeviceCase(Lane& lane, matrix::GqaCase& c, bool bound_on_host, std::string engine)
+DeviceCase::DeviceCase(Lane& lane, matrix::GqaCase& c, OnHost on_host, std::string engine)
     : lane_(lane),
       case_(c),
       engine_(std::move(engine)),
-      mirror_(lane.gpu, c, bound_on_host),
+      mirror_(lane.gpu, c, on_host),
       inputs_(mirror_.inputs()),
       outputs_(mirror_.outputs()) {}
 
@@ -183,8 +183,8 @@ RunResult DeviceCase::execute(const ExpectedFaults& faults) {
   return result;
 }
 
-RunResult run_case(Lane& lane, matrix::GqaCase& c, bool bound_on_host, const std::string& engine) {
-  DeviceCase device(lane, c, bound_on_host, engine);
+RunResult run_case(Lane& lane, matrix::GqaCase& c, OnHost on_host, const std::string& engine) {
+  DeviceCase device(lane, c, on_host, engine);
   const RunResult prepared = device.prepare();
   return prepared.verdict == Verdict::kPassed ? device.execute({}) : prepared;
 }
@@ -206,7 +206,7 @@ void clear(Lane& lane) {
 
 // What follows a fault: poisoned, cleared, right again.
 RunResult after_fault(Lane& lane, DeviceCase& device, matrix::GqaCase& broken,
-                      const ExpectedFaults& faults, const MakeCase& make, bool bound_on_host,
+                      const ExpectedFaults& faults, const MakeCase& make, OnHost on_host,
                       const std::string& engine) {
   expect_poisoned(broken);
   ExpectedFaults still = faults;
@@ -222,25 +222,24 @@ RunResult after_fault(Lane& lane, DeviceCase& device, matrix::GqaCase& broken,
     return failed("fault bits " + bits_text(bits) + " after clear_faults");
   }
   matrix::GqaCase whole = make(false);
-  result = run_case(lane, whole, bound_on_host, engine);
+  result = run_case(lane, whole, on_host, engine);
   if (result.verdict != Verdict::kPassed) return in_phase("after the clear", std::move(result));
   return result;
 }
 
 }  // namespace
 
-RunResult run_problem(Lane& lane, const MakeCase& make, bool bound_on_host,
-                      const std::string& engine) {
+RunResult run_problem(Lane& lane, const MakeCase& make, OnHost on_host, const std::string& engine) {
   matrix::GqaCase c = make(true);
   const ExpectedFaults faults = settle_faults(c);
-  DeviceCase device(lane, c, bound_on_host, engine);
+  DeviceCase device(lane, c, on_host, engine);
   RunResult result = device.prepare();
   if (result.verdict != Verdict::kPassed) return result;
   result = device.execute(faults);
   if (faults.bits == 0 || result.verdict == Verdict::kRefused) return result;
   if (result.verdict == Verdict::kPassed) {
     const matrix::CheckNumbers numbers = result.numbers;
-    result = after_fault(lane, device, c, faults, make, bound_on_host, engine);
+    result = after_fault(lane, device, c, faults, make, on_host, engine);
     result.numbers = numbers;
   }
   // Whatever happened, the lane goes on with a session that is not poisoned.

@@ -37,7 +37,7 @@ struct Lane {
 class DeviceCase {
  public:
   // `engine` empty lets the library choose.
-  DeviceCase(Lane& lane, matrix::GqaCase& c, bool bound_on_host, std::string engine);
+  DeviceCase(Lane& lane, matrix::GqaCase& c, OnHost on_host, std::string engine);
   DeviceCase(const DeviceCase&) = delete;
   DeviceCase& operator=(const DeviceCase&) = delete;
 
@@ -72,10 +72,9 @@ using MakeCase = std::function<matrix::GqaCase(bool broken)>;
 // The whole path of one problem under one engine. A problem whose lengths break a rule must fault
 // and leave good batch rows right; then the session is poisoned, then cleared, then the same
 // problem with good lengths is right again.
-RunResult run_problem(Lane& lane, const MakeCase& make, bool bound_on_host,
-                      const std::string& engine);
+RunResult run_problem(Lane& lane, const MakeCase& make, OnHost on_host, const std::string& engine);
 
 // The same with a case that is there already, for problems that break no rule.
-RunResult run_case(Lane& lane, matrix::GqaCase& c, bool bound_on_host, const std::string& engine);
+RunResult run_case(Lane& lane, matrix::GqaCase& c, OnHost on_host, const std::string& engine);
 
 }  // namespace attn::gpu

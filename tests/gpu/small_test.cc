@@ -80,7 +80,7 @@ TEST_P(GpuSmall, EveryEngine) {
   for (const char* engine : kEngines) {
     for (bool own_workspace : {false, true}) {
       c.own_workspace = own_workspace;
-      const RunResult result = run_case(lane, c, own_workspace, engine);
+      const RunResult result = run_case(lane, c, {own_workspace}, engine);
       EXPECT_NE(result.verdict, Verdict::kFailed) << engine << ":\n" << result.text;
       served += result.verdict == Verdict::kPassed;
     }

@@ -95,6 +95,7 @@ void apply(const Specialisation& spec, GqaOutline& o, Random& random) {
 }
 
 bool fits_wish(const GqaOutline& o, Wish wish) {
+  if (wish == Wish::kManyRows) return o.rows >= 32;
   return wish != Wish::kFewRows || (o.rows <= 8 && o.rows * (o.heads / o.kv_heads) <= 64);
 }
 

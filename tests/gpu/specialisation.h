@@ -36,6 +36,7 @@ enum class Wish : uint8_t {
   kAny,
   kFewRows,   // what the decode engine takes: at most 8 query rows, 64 with the heads of a group
   kFastOnes,  // no strides that only the generic engine takes
+  kManyRows,  // the same, and at least the 32 query rows that the Hopper engine wants
 };
 
 // A random outline inside the specialisation. Equal arguments draw equal outlines.

@@ -55,7 +55,7 @@ Step::Step(const Gpu& gpu, const Stream& stream, const StepShape& shape, uint64_
       shape_(shape),
       seed_(seed),
       case_(build(shape, seed)),
-      mirror_(std::make_unique<Mirror>(gpu, case_, shape.bound_on_host)),
+      mirror_(std::make_unique<Mirror>(gpu, case_, shape.on_host)),
       inputs_(mirror_->inputs()),
       outputs_(mirror_->outputs()) {
   mirror_->upload(stream);
@@ -72,6 +72,7 @@ Step::Step(const Gpu& gpu, const Stream& stream, const StepShape& shape, uint64_
   if (!outcome.ok()) throw std::runtime_error("op_create: " + outcome.message);
   attn_prepare_desc desc = ATTN_PREPARE_DESC_INIT;
   desc.engine = shape.engine.empty() ? nullptr : shape.engine.c_str();
+  desc.flags = shape.prepare_flags;
   desc.inputs = inputs_.data();
   desc.input_count = inputs_.size();
   desc.outputs = outputs_.data();
@@ -89,7 +90,7 @@ void Step::set_totals(const std::vector<int64_t>& totals) {
     lengths.view().set_linear(static_cast<int64_t>(b), static_cast<double>(totals[b] - 1));
   }
   case_.outline.totals = totals;
-  mirror_->upload(lengths, stream_);
+  if (!shape_.on_host.lengths) mirror_->upload(lengths, stream_);
 }
 
 void Step::set_tokens(uint64_t which) {
@@ -126,11 +127,13 @@ void Step::poison_unwritten_rows() {
   }
 }
 
-test::Outcome Step::launch(attn_session* session, void* workspace, uint64_t workspace_bytes) {
+test::Outcome Step::launch(attn_session* session, void* workspace, uint64_t workspace_bytes,
+                           uint32_t flags) {
   attn_execute_desc desc = ATTN_EXECUTE_DESC_INIT;
   desc.stream = stream_.get();
   desc.workspace = workspace;
   desc.workspace_bytes = workspace_bytes;
+  desc.flags = flags;
   return test::outcome_of([&](attn_error* error) {
     return attn_plan_execute(plan_.get(), session, inputs_.data(), inputs_.size(), outputs_.data(),
                              outputs_.size(), &desc, error);

@@ -23,7 +23,8 @@ struct StepShape {
   bool norm = false;
   bool log_sum_exp = false;
   int64_t window = -1;
-  bool bound_on_host = false;
+  OnHost on_host;
+  uint32_t prepare_flags = 0;
   std::string engine;  // forced; empty: chosen
 };
 
@@ -46,7 +47,7 @@ class Step {
 
   // Launches in the stream; returns at once.
   test::Outcome launch(attn_session* session, void* workspace = nullptr,
-                       uint64_t workspace_bytes = 0);
+                       uint64_t workspace_bytes = 0, uint32_t flags = 0);
   void run(attn_session* session);  // launch() that throws, and waits
 
   // The bytes of the output, and of both caches.

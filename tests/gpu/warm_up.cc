@@ -44,7 +44,7 @@ matrix::GqaOutline plain_step(const Specialisation& spec) {
 void prepare(const Gpu& gpu, const Specialisation& spec) {
   test::Random random(1);
   matrix::GqaCase c = matrix::build_case(plain_step(spec), random, false);
-  const Mirror mirror(gpu, c, false);
+  const Mirror mirror(gpu, c, {});
   const test::Arguments inputs = mirror.inputs(), outputs = mirror.outputs();
   test::Handle<attn_op> op;
   test::Outcome outcome =
