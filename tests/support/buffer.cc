@@ -73,6 +73,9 @@ bool Buffer::fences_intact() const {
 }
 
 int64_t Buffer::first_change(const std::vector<bool>& written) const {
+  if (size_ == 0 || std::memcmp(data_, remembered_.data(), static_cast<size_t>(size_)) == 0) {
+    return -1;
+  }
   for (int64_t i = 0; i < size_; ++i) {
     const size_t at = static_cast<size_t>(i);
     if (data_[i] != remembered_[at] && (written.empty() || !written[at])) return i;

@@ -53,8 +53,7 @@ uint64_t derive_seed(uint64_t seed, uint64_t index) {
 }
 
 void fill_normal(const View& view, Random& random, double sigma) {
-  const int64_t count = view.elements();
-  for (int64_t i = 0; i < count; ++i) view.set_linear(i, sigma * random.normal());
+  for_each_address(view, [&](void* at) { store(at, view.type, sigma * random.normal()); });
 }
 
 }  // namespace attn::test

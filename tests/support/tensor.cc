@@ -40,12 +40,15 @@ int64_t Tensor::byte_offset() const {
 }
 
 std::vector<bool> Tensor::element_bytes() const {
-  std::vector<bool> bytes(static_cast<size_t>(buffer_.size()), false);
-  const int64_t count = view_.elements(), size = size_of(view_.type);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = static_cast<unsigned char*>(view_.address_of(i)) - buffer_.data();
-    for (int64_t k = 0; k < size; ++k) bytes[static_cast<size_t>(at + k)] = true;
+  if (view_.strides == contiguous_strides(view_.shape)) {
+    return std::vector<bool>(static_cast<size_t>(buffer_.size()), true);
   }
+  std::vector<bool> bytes(static_cast<size_t>(buffer_.size()), false);
+  const int64_t size = size_of(view_.type);
+  for_each_address(view_, [&](const void* element) {
+    const int64_t at = static_cast<const unsigned char*>(element) - buffer_.data();
+    for (int64_t k = 0; k < size; ++k) bytes[static_cast<size_t>(at + k)] = true;
+  });
   return bytes;
 }
 

@@ -53,7 +53,8 @@ View contiguous_view(void* data, Type type, std::vector<int64_t> shape) {
 
 std::vector<double> values_of(const View& view) {
   std::vector<double> values(static_cast<size_t>(view.elements()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = view.at_linear(static_cast<int64_t>(i));
+  size_t i = 0;
+  for_each_address(view, [&](const void* at) { values[i++] = load(at, view.type); });
   return values;
 }
 

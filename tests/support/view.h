@@ -31,6 +31,20 @@ struct View {
   void set_linear(int64_t linear, double value) const { store(address_of(linear), type, value); }
 };
 
+// Calls each(address) for every element in row-major order; quicker than `address_of` each time.
+template <class Each>
+void for_each_address(const View& view, Each each) {
+  const int64_t size = size_of(view.type);
+  const size_t rank = view.shape.size();
+  const int64_t columns = rank == 0 ? 1 : view.shape[rank - 1];
+  const int64_t step = rank == 0 ? 0 : view.strides[rank - 1] * size;
+  const int64_t rows = columns == 0 ? 0 : view.elements() / columns;
+  for (int64_t row = 0; row < rows; ++row) {
+    char* at = static_cast<char*>(view.address_of(row * columns));
+    for (int64_t column = 0; column < columns; ++column) each(at + column * step);
+  }
+}
+
 // Row-major strides of a shape.
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape);
 
