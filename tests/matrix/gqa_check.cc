@@ -171,8 +171,9 @@ class Checker {
     // Products of 16-bit numbers are exact in float32, and the log-sum-exp is stored as float32:
     // whatever the type, its error is that of float32 sums. Only a norm may round a query or key to
     // 16 bits either way, which moves scores by a unit of the type.
-    const Type sums = o_.norm ? o_.type : Type::kFloat32;
-    const double bound = test::kRowFactor * test::error_bar(sums);
+    const double bound = o_.norm && o_.type != Type::kFloat32
+                             ? test::kRowFactor * test::error_bar(o_.type)
+                             : test::error_bar(Type::kFloat32);
     for_each_row([&](int64_t b, int64_t head, int64_t i) {
       const double got = view.at({b, head, i});
       const double want = e_.log_sum_exp[row_number(b, head, i)];
@@ -184,7 +185,8 @@ class Checker {
       } else if (std::isinf(want)) {
         good = got == want;
       } else {
-        good = std::fabs(got - want) <= bound * std::max(1.0, std::fabs(want));
+        const double size = e_.weighing_size[row_number(b, head, i)];
+        good = std::fabs(got - want) <= bound * std::max({1.0, std::fabs(want), size});
       }
       if (!good) {
         report("log-sum-exp[", b, ",", head, ",", i, "] is ", got, ", expected ", want);
