@@ -9,10 +9,10 @@
 
 namespace attn {
 
-// While one lives, its thread rounds to nearest, keeps subnormal numbers and traps nothing; after it
-// the thread's own modes and exception flags are back. Hosts that flush subnormal numbers, round
-// otherwise or trap exceptions get the same bits as others. Costs a few nanoseconds, and hardly any
-// where the modes are right already.
+// While one lives, its thread rounds to nearest, keeps subnormal numbers and traps nothing; after
+// it the thread's own modes and exception flags are back. Hosts that flush subnormal numbers, round
+// otherwise or trap exceptions get the same bits as others. Where the modes are right already
+// nothing is set.
 class FloatEnvironment {
  public:
   FloatEnvironment() : saved_(modes()) {

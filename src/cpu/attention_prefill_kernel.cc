@@ -164,7 +164,7 @@ class PrefillItem {
     }
   }
 
-  // Keys [j, j + count) to s_.rows: cached ones widened, fresh ones transformed, zeros from `end` on.
+  // Keys [j, j + count) to s_.rows: cached ones widened, fresh ones transformed, zeros from `end`.
   void load_transformed(const KvRows& keys, int64_t j, int64_t end, int count) {
     const RowTransformSpec& transform = spec_.key_transform;
     const void* source[kTileRows];

@@ -30,8 +30,8 @@ HWY_INLINE const typename E::Raw* query_row(const AttentionProblem& p, int64_t b
          at.head * p.query.head + at.query * p.query.row;
 }
 
-// One query row, transformed and scaled, with zeros up to a whole vector. `row` is aligned. `kernels`
-// are those of this target's level.
+// One query row, transformed and scaled, with zeros up to a whole vector. `row` is aligned.
+// `kernels` are those of this target's level.
 template <class E>
 HWY_INLINE void load_query_row(E e, const RowKernels& kernels, const AttentionProblem& p,
                                const RowLengths& lengths, int64_t batch, const RowPlace& at,

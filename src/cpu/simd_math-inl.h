@@ -34,8 +34,8 @@ HWY_INLINE VF at_most(float limit, VF x) {
 // e^x for x <= 88, within 1.5 units in the last place. Exactly 1 at 0; 0 below -87.7, where floats
 // are subnormal, -infinity included; NaN stays NaN.
 //
-// x = n ln 2 + r. The first part of ln 2 has 9 bits, so that n times it and the difference are exact
-// with and without a fused multiply-add: the error does not grow with |x|.
+// x = n ln 2 + r. The first part of ln 2 has 9 bits, so that n times it and the difference are
+// exact with and without a fused multiply-add: the error does not grow with |x|.
 HWY_INLINE VF exp_float(VF x) {
   const hn::RebindToUnsigned<DF> du;
   // Adding `shift` rounds to an integer and leaves that integer plus 127 in the low bits.

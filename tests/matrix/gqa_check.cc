@@ -67,9 +67,9 @@ class Checker {
     }
   }
 
-  // By how much more than the bar knows the rounding of a row's float32 scores may be felt. A weight
-  // is off by what its score's last place is, which grows with the score and its terms; with few
-  // channels some rows draw scores far larger than the rest. 16-bit types have larger errors anyway.
+  // By how much more than the bar knows the rounding of a row's float32 scores may be felt. A
+  // weight is off by what its score's last place is, which grows with the score and its terms; with
+  // few channels some rows draw scores far larger than the rest. 16-bit types have larger errors.
   double excess(int64_t b, int64_t head, int64_t i) const {
     if (o_.type != test::Type::kFloat32) return 1;
     const double size = e_.weighing_size[row_number(b, head, i)];
