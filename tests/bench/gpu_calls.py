@@ -44,7 +44,9 @@ class Ours:
             binding.prepare()
             self._bindings.append(binding)
         self.session = session
-        self.engine = gqa_ours.engine_name(self._bindings[0].describe())
+        description = self._bindings[0].describe()
+        self.engine = gqa_ours.engine_name(description)
+        self.kernel_origin = gqa_ours.kernel_origin(description)
         self.workspace_bytes = self._bindings[0].capture_support().workspace_bytes
         self._torch = torch
 

@@ -30,6 +30,14 @@ class DeviceLost(Exception):
     """The device answers with errors whatever is asked: no further case can run."""
 
 
+def check_device(torch, what):
+    """Raises DeviceLost where the device cannot go on after a failure."""
+    try:
+        torch.cuda.synchronize()
+    except Exception as lost:
+        raise DeviceLost(f"the device is lost after {what}; {lost}") from lost
+
+
 def limit_of(case, peers):
     """Seconds that meet the requirement; None where there is none, or its peer gave no time."""
     if case.type == "float32":
@@ -75,7 +83,8 @@ def cells_of(case, row):
             _number(ours / limit if ours and limit else None, "{:.2f}"),
             _number(row["rate"], "{:.2f} " + row["rate_unit"]),
             ", ".join(f"{what} {value:.1f}" for what, value in row["more"].items()) or "-",
-            _number(row.get("error"), "{:.1e}"), row.get("engine", "-"))
+            _number(row.get("error"), "{:.1e}"),
+            f"{row.get('engine', '-')} ({row.get('kernel_from', '-')})")
 
 
 def scratch_row(case, workspace_bytes):
@@ -116,6 +125,7 @@ class _Case:
     def __init__(self, torch, context, case, memory):
         self._torch, self._context, self.case, self._memory = torch, context, case, memory
         self.graphs, self.failures, self.facts = {}, {}, {}
+        self._kept = []  # bindings, and memory that graphs write to
 
     def attempt(self, name, build):
         """Adds a graph; a failure is remembered, and ends the run only where the device is lost."""
@@ -123,17 +133,16 @@ class _Case:
             self.graphs[name] = build()
         except Exception as error:  # whatever a library throws: the other columns go on
             self.failures[name] = f"{type(error).__name__}: {error}".strip()[:400]
-            try:
-                self._torch.cuda.synchronize()
-            except Exception as lost:
-                raise DeviceLost(f"{self.case.name}, {name}: {error}; then {lost}") from error
+            check_device(self._torch, f"{name}: {error}")
 
     def ours(self, **options):
         calls = gpu_calls.Ours(self._torch, self._context, self.case, self._memory, **options)
+        self._kept.append(calls)
         graph = gpu_measure.Graph(self._torch, calls.functions())
         error = _check(self._torch, self.case, self._memory, calls, graph,
                        options.get("rotary", True))
         self.facts.setdefault("engine", calls.engine)
+        self.facts.setdefault("kernel_from", calls.kernel_origin)
         self.facts.setdefault("workspace_bytes", calls.workspace_bytes)
         self.facts["error"] = max(error, self.facts.get("error", 0.0))
         return graph
@@ -161,36 +170,43 @@ def _measure(torch, context, case, options):
     return row, one.facts.get("workspace_bytes")
 
 
+def _attempt(torch, context, case, options):
+    """As _measure; a failure of the whole case, its memory say, is the row's."""
+    try:
+        return _measure(torch, context, case, options)
+    except DeviceLost:
+        raise
+    except Exception as error:  # the next case may be smaller
+        text = f"{type(error).__name__}: {error}"[:400]
+        check_device(torch, text)
+        return row_of(case, {}, {}, {}, {_OURS: text}), None
+
+
 def run(attn_c, options, emit):
-    """All rows; `emit` gets each one's cells as soon as they are measured."""
+    """`emit` gets each row and its cells as soon as they are measured."""
     import torch
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.cuda.set_device(options.device)
     torch.zeros(1, device=options.device)  # the primary context, which the library then shares
     context = gqa_ours.make_context(attn_c, options.device, 0, options.engine)
-    rows = []
     for case in case_file.read_gqa_cases(
             CASES / ("gpu_gqa_quick.txt" if options.quick else "gpu_gqa.txt")):
         if options.filter and options.filter not in f"{case.name} {case.type}":
             continue
         try:
-            row, workspace = _measure(torch, context, case, options)
+            row, workspace = _attempt(torch, context, case, options)
         except DeviceLost as lost:
-            rows.append(row_of(case, {}, {}, {}, {_OURS: str(lost)}))
-            emit(cells_of(case, rows[-1]))
+            row = row_of(case, {}, {}, {}, {_OURS: str(lost)[:400]})
+            emit(row, cells_of(case, row))
             break
-        except Exception as error:  # memory of the case, say: the next one is smaller
-            row, workspace = row_of(case, {}, {}, {}, {_OURS: str(error)[:400]}), None
-        rows.append(row)
-        emit(cells_of(case, row))
+        emit(row, cells_of(case, row))
         if not has_bar(case) and workspace is not None:
-            rows.append(scratch_row(case, workspace))
-            emit((rows[-1]["case"], "", f"{rows[-1]['ours']:.2f} MiB", "", "", "",
-                  f"{rows[-1]['ours'] / rows[-1]['limit']:.2f}", "", "", "", ""))
+            row = scratch_row(case, workspace)
+            emit(row, (row["case"], "", f"{row['ours']:.2f} MiB", "", "", "",
+                       f"{row['ours'] / row['limit']:.2f}", "", "", "", ""))
         gc.collect()
         torch.cuda.empty_cache()
-    return rows
 
 
 def versions(options):

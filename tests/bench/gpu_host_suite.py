@@ -6,6 +6,7 @@ is up and the library is open.
 """
 
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -141,10 +142,10 @@ def first_row(program, options, environment, folder, origin, step):
             _expect(origin, facts)
             runs.append(facts)
         times = [facts["seconds"] * 1e3 for facts in runs]
-        prepare = statistics.median(facts["prepare"] * 1e3 for facts in runs)
+        steps = ", ".join(f"{step} {statistics.median(facts[step] * 1e3 for facts in runs):.1f}"
+                          for step in ("context", "session", "prepare"))
         return (row_of(name, "ms", statistics.median(times), FIRST_LIMITS_MS[origin], runs=runs),
-                f"{min(times):.1f} to {max(times):.1f} ms; until prepared {prepare:.1f} ms; "
-                f"{runs[0]['compiles']} compiled")
+                f"{min(times):.1f} to {max(times):.1f} ms; {steps}; {runs[0]['compiles']} compiled")
     except (ProgramFailed, subprocess.TimeoutExpired) as error:
         return row_of(name, "ms", None, FIRST_LIMITS_MS[origin], {"ours": str(error)}), ""
 
@@ -168,19 +169,17 @@ def _guarded(case, unit, limit, measure):
 
 
 def run(attn_c, options, emit):
-    """All rows; `emit` gets each one's cells as soon as they are measured."""
-    import os
+    """`emit` gets each row and its cells as soon as they are measured."""
     program = options.build / "bin" / "gpu_host"
     if not program.is_file():
         raise SystemExit(f"{program} is not there: build the target gpu_host")
     environment = dict(os.environ)
-    rows, bare_us = [], []
+    bare_us = []
 
     def add(pairs):
         for row, detail in pairs:
             if not options.filter or options.filter in row["case"]:
-                rows.append(row)
-                emit(cells_of(row, detail))
+                emit(row, cells_of(row, detail))
 
     def executes():
         pairs, empty = execute_rows(program, options, environment)
@@ -199,7 +198,6 @@ def run(attn_c, options, emit):
         for step in FIRST_STEPS[:1] if options.quick else FIRST_STEPS:
             for origin in FIRST_LIMITS_MS:
                 add([first_row(program, options, environment, folder, origin, step)])
-    return rows
 
 
 def versions(options):

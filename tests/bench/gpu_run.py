@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -157,11 +158,19 @@ def main(arguments=None):
         return 1
     description = describe(info, {"attn_c": attn_c.__version__, **suite.versions(options)})
     print("\n".join(lines(description)))
-    table = Table(suite.COLUMNS)
-    rows = suite.run(attn_c, options, table)
-    verdict = summary(rows, time.monotonic() - start)
-    print("\n".join(verdict), flush=True)
-    write(options, description, rows, table, verdict)
+    table, rows = Table(suite.COLUMNS), []
+
+    def emit(row, cells):
+        rows.append(row)
+        table(cells)
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what is there is written
+    try:
+        suite.run(attn_c, options, emit)
+    finally:
+        verdict = summary(rows, time.monotonic() - start)
+        print("\n".join(verdict), flush=True)
+        write(options, description, rows, table, verdict)
     return 1 if options.check and not all(is_met(row) for row in rows if row["bar"]) else 0
 
 

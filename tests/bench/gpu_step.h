@@ -2,6 +2,7 @@
 // around the library as can be, for measuring what it costs the host.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "bench/gpu_driver.h"
 
 namespace attn::bench {
+
+using Clock = std::chrono::steady_clock;
 
 // The table of the library at `path`, opened at run time as its users do.
 inline const attn_api& open_library(const std::string& path) {
@@ -135,7 +138,9 @@ class Prepared {
     op_desc.attributes = attributes;
     op_desc.attribute_count = 3;
     check(api.op_create(context, &op_desc, &op, &error), error);
+    opened = Clock::now();
     check(api.session_create(context, nullptr, &session, &error), error);
+    ordered = Clock::now();
     check(api.binding_create(op, session, &binding, &error), error);
     check(api.binding_set_tensors(binding, step.inputs.data(), size(step.inputs),
                                   step.outputs.data(), size(step.outputs), &error),
@@ -178,6 +183,7 @@ class Prepared {
   attn_session* session = nullptr;
   attn_binding* binding = nullptr;
   attn_plan* plan = nullptr;
+  Clock::time_point opened, ordered;  // once the op was there, and once the session was
 
  private:
   static uint32_t size(const std::vector<attn_arg>& list) {

@@ -21,6 +21,16 @@ def make_call(context, case, sets):
             engine_name(bindings[0].describe()))
 
 
+def kernel_origin(description):
+    """Where the kernel of that engine came from: pack, disk cache, NVRTC; empty on the CPU."""
+    name = engine_name(description)
+    for stage in description.get("stages", []):
+        for verdict in stage.get("considered", []):
+            if verdict.get("engine") == name:
+                return verdict.get("reason", "").partition("kernel from ")[2]
+    return ""
+
+
 def engine_name(description):
     """The engine of the attention stage in a plan's description."""
     for stage in description.get("stages", []):
