@@ -26,9 +26,9 @@ inline constexpr DF kF{};
 inline constexpr int kLanes = static_cast<int>(HWY_LANES(float));
 
 // The element types. `load` widens a vector of D, `store` and `round` round a vector to the type,
-// the rest does so for one element. All give the bits of core/dtype.cc, NaN payloads included, on every
-// target. Where there is no instruction for a conversion it is done by integers, and by sums of
-// normal floats: Highway's emulations do not all round to nearest, or lose infinities.
+// the rest does so for one element. All give the bits of core/dtype.cc, NaN payloads included, on
+// every target. Where there is no instruction for a conversion it is done by integers, and by sums
+// of normal floats: Highway's emulations do not all round to nearest, or lose infinities.
 
 struct F32 {
   using Raw = float;
