@@ -52,6 +52,29 @@ TEST_F(ApiBindingTest, BindPrepareExecute) {
   EXPECT_GT(needed, 100u);
 }
 
+// A plan that was made for other tensors does not count; why not is told without an execute.
+TEST_F(ApiBindingTest, CaptureSupportFollowsWhatIsBound) {
+  DecodeStep step(1, 1, 4), larger(3, 1, 4);
+  ASSERT_OK(step.set(binding, &error));
+  ASSERT_OK(attn_binding_prepare(binding, nullptr, &error));
+  ASSERT_OK(larger.set(binding, &error));
+  attn_plan_info info = ATTN_PLAN_INFO_INIT;
+  ASSERT_OK(attn_binding_capture_support(binding, &info, &error));
+  EXPECT_EQ(info.capture_flags, ATTN_CAPTURE_NEEDS_PREPARE);
+  EXPECT_NE(std::string(info.reason).find("batch 3 exceeds the plan's 1"), std::string::npos)
+      << info.reason;
+
+  ASSERT_OK(attn_binding_set_input(binding, 0, nullptr, &error));
+  ASSERT_OK(attn_binding_capture_support(binding, &info, &error));
+  EXPECT_EQ(info.capture_flags, ATTN_CAPTURE_NEEDS_PREPARE);
+  EXPECT_STREQ(info.reason, "query: the input in slot 0 is required and absent");
+
+  ASSERT_OK(step.set(binding, &error));
+  ASSERT_OK(attn_binding_capture_support(binding, &info, &error));
+  EXPECT_EQ(info.capture_flags, 0u) << "the first plan fits again";
+  EXPECT_EQ(info.max_batch, 1);
+}
+
 TEST_F(ApiBindingTest, PrepareBeforeThereIsData) {
   DecodeStep step;
   step.drop_data();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/plan_cache.h"
@@ -109,6 +110,62 @@ TEST(ApiPlanCacheTest, CoveringPlans) {
   EXPECT_EQ(cache.find_covering(call, "", 1, needed), nullptr);
   call.lengths.spec.rule = LengthRule::kGroupQuery;
   EXPECT_EQ(cache.find_covering(call, "", 0, needed), nullptr);
+}
+
+// Each fact of a shape class that differs is named, with what came and what the plan has.
+TEST(ApiPlanKeyTest, EveryDifferenceHasWords) {
+  Lowering plan;
+  plan.batch = 1;
+  plan.kv_update.emplace();
+  plan.attention.emplace();
+  const api::PlanKey key = api::make_key(plan, "", 0, {1, 1, 1});
+  const auto differ = [&](auto change) {
+    Lowering call = plan;
+    change(call, *call.attention);
+    EXPECT_FALSE(api::fits(key, call));
+    return api::mismatch_text(key, call);
+  };
+  const std::string head = "the plan does not fit this call: ";
+  using A = AttentionProblem;
+  EXPECT_EQ(differ([](Lowering&, A& a) { a.spec.type = kFloat16; }),
+            head + "element type float16, the plan has " + name_of(DType{}));
+  EXPECT_EQ(differ([](Lowering&, A& a) { a.spec.scale = 0.5; }),
+            head + "scale 0.5, the plan has 0");
+  EXPECT_EQ(differ([](Lowering&, A& a) { a.spec.left_window = 3; }),
+            head + "left window 3, the plan has -1");
+  const auto with_mask = [&](MaskKind kind) {
+    return differ([kind](Lowering&, A& a) { a.spec.mask = kind; });
+  };
+  EXPECT_EQ(with_mask(MaskKind::kAdditive), head + "mask additive, the plan has absent");
+  EXPECT_EQ(with_mask(MaskKind::kBoolean), head + "mask boolean, the plan has absent");
+  const auto with_sink = [&](Sink sink) {
+    return differ([sink](Lowering&, A& a) { a.spec.sink = sink; });
+  };
+  EXPECT_EQ(with_sink(Sink::kZero), head + "sink zero, the plan has absent");
+  EXPECT_EQ(with_sink(Sink::kPerHead), head + "sink one a head, the plan has absent");
+  const std::pair<ScoreStage, const char*> stages[] = {
+      {ScoreStage::kRaw, "raw products"},
+      {ScoreStage::kCapped, "after softcap"},
+      {ScoreStage::kBiased, "after the mask"},
+      {ScoreStage::kProbabilities, "probabilities"}};
+  for (const auto& [stage, words] : stages) {
+    EXPECT_EQ(differ([s = stage](Lowering&, A& a) { a.spec.scores = s; }),
+              head + "score output " + words + ", the plan has absent");
+  }
+  const std::pair<Placement, const char*> places[] = {{Placement::kHost, "in host memory"},
+                                                      {Placement::kDevice, "in device memory"}};
+  for (const auto& [place, words] : places) {
+    EXPECT_EQ(differ([p = place](Lowering& call, A&) { call.lengths.spec.values = p; }),
+              head + "lengths " + words + ", the plan has absent");
+  }
+  EXPECT_EQ(differ([](Lowering& call, A&) { call.kv_update->spec.key.in_place = true; }),
+            head + "key cache in place yes, the plan has no");
+  EXPECT_EQ(differ([](Lowering& call, A&) { call.kv_update.reset(); }),
+            head + "cache update no, the plan has yes");
+  EXPECT_EQ(differ([](Lowering&, A& a) { a.spec.query_transform.rotary = a.spec.causal = true; }),
+            head + "causal yes, the plan has no; rotary embedding yes, the plan has no");
+  EXPECT_EQ(differ([](Lowering&, A& a) { a.spec.hidden_score = 1; }),
+            head + "the call's kind differs from the plan's");
 }
 
 }  // namespace
