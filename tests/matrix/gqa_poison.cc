@@ -10,6 +10,7 @@ namespace {
 using test::View;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kSentinel = -10000;  // a finite mask, as models have
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Whether different elements share memory.
@@ -46,7 +47,7 @@ void Builder::draw_bias() {
   const View& bias = c_.in[kAttentionBias].view();
   if (bias.elements() == 0) return;
   const double hidden = random_.pick({0.0, 0.2, 0.6});
-  const double sentinel = random_.chance(0.2) ? -10000 : -kInfinity;
+  const double sentinel = random_.chance(0.2) ? kSentinel : -kInfinity;
   for (int64_t k = 0; k < bias.elements(); ++k) {
     bias.set_linear(k, random_.chance(hidden) ? sentinel : 2 * random_.normal());
   }
@@ -94,11 +95,13 @@ void Builder::keep_one_visible(double sentinel) {
       for (int64_t h = 0; h < bias.dim(1) && last > first; ++h) {
         const int64_t row[] = {bias.dim(0) == 1 ? 0 : b, h, bias.dim(2) == 1 ? 0 : i};
         bool kept = false;
+        int64_t masked = -1;
         for (int64_t j = first; j < last; ++j) {
           const double mask = bias.at({row[0], row[1], row[2], j});
           kept = kept || (mask != sentinel && std::isfinite(mask));
+          if (mask == sentinel) masked = j;
         }
-        if (!kept) bias.set({row[0], row[1], row[2], last - 1}, 0);
+        if (!kept && masked >= 0) bias.set({row[0], row[1], row[2], masked}, 0);
       }
     }
   }
@@ -172,6 +175,7 @@ void Builder::poison_keys_and_values() {
         for (int64_t i = 0; i < bias.dim(2); ++i) bias.set({k, h, i, j}, -kInfinity);
       }
     }
+    keep_one_visible(kSentinel);
     set_key(false, b, random_.below(o_.kv_heads), j, random_.below(o_.size), kNan);
   } else if (which < 0.55) {
     // A key that is seen by some rows: those are NaN, the others as ever.
