@@ -3,15 +3,14 @@
 // The query rows of one key head (group heads x S positions) are packed into one tile of 16 rows:
 // row r is head r % group, position r / group. A block treats one (batch, key head, row tile) and
 // one of `splits` parts of its keys; WARPS warps take turns at groups of 16 keys, each with a ring
-// of STAGES buffers of its own, so that the stream of keys needs no block barrier. Then the warps'
-// results are merged in shared memory in fixed order, and, where there are several splits, written
-// to scratch; the block that arrives last (a counter that wraps to zero by itself) merges them in
-// the order of the splits. No result depends on which block that is.
+// of STAGES buffers of its own, so that the stream of keys needs no block barrier. split_merge.h
+// does the rest.
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
 #include "common/row_transform.h"
 #include "common/visibility.h"
+#include "softmax/split_merge.h"
 #include "softmax/variant.h"
 
 namespace attnk {
@@ -22,12 +21,7 @@ constexpr int kLdK = kDp + 8, kLdV = kDvp + 8, kStepsD = kDp / 16, kTilesDv = kD
 constexpr bool kHoldsQuery = kStepsD <= 12;  // in registers, beside the output
 constexpr int kHeldSteps = kHoldsQuery ? kStepsD : 1;
 constexpr int kStageElements = kKeys * (kLdK + kLdV);
-constexpr int kPartial = kRows * 2 + kRows * kDv;  // floats a split: m, l, sums
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
-struct RowPlace {
-  i64 head, index;
-};
+constexpr float kLog2e = 1.4426950408889634f;
 
 template <int d, int dp, int ld>
 ATTN_DEVICE void fetch_keys(u32 target, const u16* base, i64 stride, int first, int low, int high) {
@@ -46,7 +40,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     attn_attention_decode(const __grid_constant__ AttentionParams p) {
   extern __shared__ __align__(128) u16 shared[];
   __shared__ float top_of[kWarps][kRows], sum_of[kWarps][kRows];
-  __shared__ int is_last;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int group = (int)(p.q_heads / p.kv_heads);
   const int all_rows = group * (int)p.query_rows;
@@ -61,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const bool live = lengths.live && !p.faults->call_poisoned;
   const int total = live ? lengths.total : 0;
   const Visibility view = visibility_of(p, total);
-  auto place = [&](int r) { return RowPlace{hk * group + (r0 + r) % group, (r0 + r) / group}; };
+  const DecodeTile tile = {unit, b, hk, split, r0, rows, group};
 
   // Keys that some row sees, and this block's part of them in groups of 16.
   const int first_index = r0 / group, last_index = (r0 + rows - 1) / group;
@@ -97,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int r = warp; r < kRows; r += kWarps) {
       u16* target = shared + r * kLdK;
       if (r < rows) {
-        const RowPlace at = place(r);
+        const RowPlace at = place_of(tile, r);
         const u16* q = (const u16*)p.query.data + b * p.query.batch + at.head * p.query.head +
                        at.index * p.query.row;
         if constexpr (kQueryTransform) {
@@ -154,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int row = lane / 4 + r * 8;
-      const RowPlace where = place(min_of(row, rows - 1));
+      const RowPlace where = place_of(tile, min_of(row, rows - 1));
       const Interval seen = visible_keys(view, lengths.query_start + (int)where.index);
       const i64 base = mask_row_offset(p, b, where.head, where.index);
       float top = m[r];
@@ -244,154 +237,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
 
-  // Finishes one element of the output from a row's merged top, denominator and sum.
-  auto finish = [&](int row, int c, float top, float sum, float value) {
-    const RowPlace where = place(row);
-    const bool empty = sum == 0.f;
-    if (kHasLse && c == 0) {
-      ((float*)p.lse.data)[b * p.lse.batch + where.head * p.lse.head + where.index * p.lse.row] =
-          empty ? -infinity() : top * kLn2 + logf(sum);
-    }
-    float factor = 1.f;
-    if (kSinkKind != kSinkNone && !empty) {
-      const float sink = kSinkKind == kSinkPerHead
-                             ? load_element<kType>(p.sink, where.head * p.sink_stride) * kLog2e
-                             : 0.f;
-      const float joint = fmaxf(top, sink);
-      factor = exp2_fast(top - joint);
-      sum = sum * factor + exp2_fast(sink - joint);
-    }
-    store_element<kType>(
-        p.output.data,
-        b * p.output.batch + where.head * p.output.head + where.index * p.output.row + c,
-        empty ? 0.f : value * factor / sum);
-  };
-
-  // An empty part (sum 0) weighs nothing, and its sums are not read.
-  const bool split_up = p.splits > 1;
-  float* partials = p.partials + (unit * p.splits + split) * kPartial;
-  for (int i = threadIdx.x; i < rows * kDv; i += kThreads) {
-    const int row = i / kDv, c = i % kDv;
-    float top = -infinity();
-    for (int w = 0; w < kWarps; w++) top = fmaxf(top, top_of[w][row]);
-    const float origin = top == -infinity() ? 0.f : top;
-    float sum = 0.f, value = 0.f;
-    for (int w = 0; w < kWarps; w++) {
-      const float weight = exp2_fast(top_of[w][row] - origin);
-      if (sum_of[w][row] == 0.f) continue;
-      sum += sum_of[w][row] * weight;
-      value += sums[(w * kRows + row) * kDv + c] * weight;
-    }
-    if (split_up) {
-      if (c == 0) {
-        __stcg(partials + row, top);
-        __stcg(partials + kRows + row, sum);
-      }
-      __stcg(partials + 2 * kRows + row * kDv + c, value);
-    } else {
-      finish(row, c, top, sum, value);
-    }
-  }
-  if (!split_up) {
-    if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
-    return;
-  }
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    u32 arrived;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(arrived)
-                 : "l"(p.counters + unit), "r"((u32)p.splits - 1)
-                 : "memory");
-    is_last = arrived == (u32)p.splits - 1;
-  }
-  __syncthreads();
-  if (!is_last) return;
-  if (p.last && unit == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
-
-  // A thread takes four channels of a row; where threads are left over, several share a row's
-  // splits (part i of n takes splits i, i + n, ...) and are merged in order. All loads of a batch
-  // of splits are under way at once: tops, denominators and sums do not wait for each other.
-  constexpr int kBatch = kDv > 128 ? 4 : 8;  // as registers allow
-  const int splits = (int)p.splits;
-  const float* part = p.partials + unit * p.splits * kPartial;
-  const int quads = rows * kDv / 4;
-  const int sharers = quads < kThreads ? kThreads / quads : 1;
-  const int per_pass = kThreads / sharers;
-  struct Share {
-    float top, sum;
-    float4 value;
-  };
-  Share* shares = (Share*)shared;
-  for (int first = 0; first < quads; first += per_pass) {
-    const int quad = first + (int)threadIdx.x % per_pass, sharer = (int)threadIdx.x / per_pass;
-    const bool active = quad < quads && sharer < sharers;
-    const int row = min_of(quad * 4 / kDv, kRows - 1);
-    Share mine = {-infinity(), 0.f, {0.f, 0.f, 0.f, 0.f}};
-    if (active) {
-      for (int s0 = sharer; s0 < splits; s0 += kBatch * sharers) {
-        float top[kBatch], sum[kBatch];
-        float4 value[kBatch];
-#pragma unroll
-        for (int i = 0; i < kBatch; i++) {
-          const int s = s0 + i * sharers;
-          const float* one = part + (i64)min_of(s, splits - 1) * kPartial;
-          top[i] = s < splits ? __ldcg(one + row) : -infinity();
-          sum[i] = s < splits ? __ldcg(one + kRows + row) : 0.f;
-          value[i] = __ldcg((const float4*)(one + 2 * kRows) + quad);
-        }
-        float joint = mine.top;
-#pragma unroll
-        for (int i = 0; i < kBatch; i++) joint = fmaxf(joint, top[i]);
-        const float origin = joint == -infinity() ? 0.f : joint;
-        const float old = exp2_fast(mine.top - origin);
-        mine.top = joint;
-        mine.sum *= old;
-        mine.value.x *= old;
-        mine.value.y *= old;
-        mine.value.z *= old;
-        mine.value.w *= old;
-#pragma unroll
-        for (int i = 0; i < kBatch; i++) {
-          if (sum[i] == 0.f) continue;  // an empty part: its sums are not felt
-          const float weight = exp2_fast(top[i] - origin);
-          mine.sum = fmaf(sum[i], weight, mine.sum);
-          mine.value.x = fmaf(value[i].x, weight, mine.value.x);
-          mine.value.y = fmaf(value[i].y, weight, mine.value.y);
-          mine.value.z = fmaf(value[i].z, weight, mine.value.z);
-          mine.value.w = fmaf(value[i].w, weight, mine.value.w);
-        }
-      }
-    }
-    if (sharers > 1) {
-      if (active) shares[sharer * quads + quad] = mine;
-      __syncthreads();
-      if (active && sharer == 0) {
-        for (int other = 1; other < sharers; other++) {
-          const Share x = shares[other * quads + quad];
-          if (x.sum == 0.f) continue;
-          const float joint = fmaxf(mine.top, x.top);
-          const float origin = joint == -infinity() ? 0.f : joint;
-          const float a = exp2_fast(mine.top - origin), c = exp2_fast(x.top - origin);
-          mine.top = joint;
-          mine.sum = mine.sum * a + x.sum * c;
-          mine.value.x = mine.value.x * a + x.value.x * c;
-          mine.value.y = mine.value.y * a + x.value.y * c;
-          mine.value.z = mine.value.z * a + x.value.z * c;
-          mine.value.w = mine.value.w * a + x.value.w * c;
-        }
-      }
-      __syncthreads();
-    }
-    if (active && sharer == 0) {
-      const int c = quad * 4 % kDv;
-      finish(row, c, mine.top, mine.sum, mine.value.x);
-      finish(row, c + 1, mine.top, mine.sum, mine.value.y);
-      finish(row, c + 2, mine.top, mine.sum, mine.value.z);
-      finish(row, c + 3, mine.top, mine.sum, mine.value.w);
-    }
-  }
+  merge_and_finish<kRows, kWarps>(p, tile, top_of, sum_of, sums, shared);
 }
 
 }  // namespace attnk

@@ -119,6 +119,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   float o[kTilesDv][4] = {};
   float m[2] = {-infinity(), -infinity()}, l[2] = {0.f, 0.f};
+  float origins[2] = {-infinity(), -infinity()};
   const int row0 = warp * 16 + lane / 4;
   constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap;
   const float* q_at = sq + row0 * kLdQ + (lane & 3);
@@ -186,10 +187,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       }
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      // The rounding of origin is the same for all keys of the row and cancels in the quotient.
-      const float origin = top == -infinity() ? 0.f : top * kLog2e;
-      const float rescale = exp2_fast(fmaf(m[r], kLog2e, -origin));
+      // What a row's sums are relative to, in units of base 2, is rounded (origin), but is the same
+      // number in every use, so that its rounding cancels in the quotient. With a bias it is the
+      // exact top.
+      const float finite_top = top == -infinity() ? 0.f : top, origin = finite_top * kLog2e;
+      const float rescale = exp2_fast(kMaskKind == kMaskAdditive ? (m[r] - finite_top) * kLog2e
+                                                                 : origins[r] - origin);
       m[r] = top;
+      origins[r] = top == -infinity() ? top : origin;
       float sum = 0.f;
 #pragma unroll
       for (int j = 0; j < kTilesN; j++) {
@@ -201,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
             // from the bias first.
             const i64 key = j0 + j * 8 + (lane & 3) * 2 + e;
             const float bias = load_any(p.mask, base + key * p.mask_column, p.mask_type);
-            x = exp2_fast((x + (bias - top)) * kLog2e);
+            x = exp2_fast((x + (bias - finite_top)) * kLog2e);
           } else {
             x = exp2_fast(fmaf(x, kLog2e, -origin));
           }

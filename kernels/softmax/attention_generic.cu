@@ -102,10 +102,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     return j >= low && j < high ? dot(j) : 0.f;
   };
   auto cap = [&](float x) { return p.softcap != 0.f ? p.softcap * tanhf(x / p.softcap) : x; };
-  auto masked = [&](int j, float& x) {
+  // Whether the row sees key j, and what the mask adds to its score. Weights take the row's top from
+  // that first: a large bias would cost the score its digits.
+  auto masked = [&](int j, float& bias) {
+    bias = 0.f;
     if (j < seen.low || j >= seen.high) return false;
-    if (p.mask_kind == kMaskBoolean) return apply_mask<kMaskBoolean>(p, mask_base, j, x);
-    if (p.mask_kind == kMaskAdditive) return apply_mask<kMaskAdditive>(p, mask_base, j, x);
+    if (p.mask_kind == kMaskBoolean) return apply_mask<kMaskBoolean>(p, mask_base, j, bias);
+    if (p.mask_kind == kMaskAdditive) return apply_mask<kMaskAdditive>(p, mask_base, j, bias);
     return true;
   };
   const bool raw_scores = p.score_stage == kScoresRaw || p.score_stage == kScoresCapped;
@@ -130,16 +133,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       store_element<kType>(p.scores.data, score_base + j * p.scores.channel,
                            p.score_stage == kScoresRaw ? raw : x);
     }
-    const bool visible = masked(j, x);
+    float bias;
+    const bool visible = masked(j, bias);
     if (biased_scores && j >= seen.low && j < seen.high && j < p.score_columns) {
       store_element<kType>(p.scores.data, score_base + j * p.scores.channel,
-                           visible ? x : -infinity());
+                           visible ? x + bias : -infinity());
     }
     if (!visible) x = -infinity();
-    const float next = fmaxf(top, block_reduce(x, true, scratch));
+    const float next = fmaxf(top, block_reduce(x + bias, true, scratch));
     const float origin = next == -infinity() ? 0.f : next;
     const float rescale = expf(top - origin);
-    const float weight = expf(x - origin);
+    const float weight = expf(x + (bias - origin));
     weights[tid] = visible ? weight : -1.f;  // -1: hidden; its V is not felt
     sum = sum * rescale + block_reduce(visible ? weight : 0.f, false, scratch);
     top = next;
@@ -178,11 +182,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (p.score_stage == kScoresProbabilities && !empty) {
     for (int j0 = seen.low / kThreads * kThreads; j0 < seen.high; j0 += kThreads) {
       const int j = j0 + tid;
-      float x = cap(tile_scores(j0, seen.low, seen.high) * p.scale);
-      const bool visible = masked(j, x);
+      const float x = cap(tile_scores(j0, seen.low, seen.high) * p.scale);
+      float bias;
+      const bool visible = masked(j, bias);
       if (j >= seen.low && j < seen.high && j < p.score_columns) {
         store_element<kType>(p.scores.data, score_base + j * p.scores.channel,
-                             visible ? expf(x - top) * factor / sum : 0.f);
+                             visible ? expf(x + (bias - top)) * factor / sum : 0.f);
       }
     }
   }

@@ -16,6 +16,8 @@ bool refuse(std::string* why_not, std::string reason) {
   return false;
 }
 
+int64_t group_of(const AttentionSpec& spec) { return spec.q_heads / spec.kv_heads; }
+
 // The one place keys are read from, if it is one: the cache, or the new rows where there is none.
 bool reads_one_buffer(const AttentionSpec& spec) {
   const bool key = !spec.key_fresh || (!spec.key_cached && !spec.key_transform.any());
@@ -130,6 +132,11 @@ Tile float32_tile(const AttentionSpec& spec, const DeviceTraits& device) {
                   : first_that_fits(kWideTiles, spec, device, float32_shared_bytes);
 }
 
+// What the decode engine takes: its rows fill few tiles.
+bool has_few_rows(const AttentionProblem& problem) {
+  return problem.query_rows <= 8 && problem.query_rows * group_of(problem.spec) <= 64;
+}
+
 class PrefillEngine : public AttentionEngine {
  public:
   size_t partial_bytes(const AttentionSpec&, const ShapeRange&,
@@ -238,6 +245,10 @@ class Float32Prefill final : public PrefillEngine {
     return fits_tiles(spec, 4, why_not) &&
            fits_shared_memory(variant(spec, device), 0, device, why_not);
   }
+  // Sums of cut products are as precise as the decode engine's only over many rows.
+  bool accepts(const AttentionProblem& problem) const override {
+    return !has_few_rows(problem) && PrefillEngine::accepts(problem);
+  }
   Tile tile(const AttentionSpec& spec, const DeviceTraits& device) const override {
     return float32_tile(spec, device);
   }
@@ -267,7 +278,18 @@ struct Ring {
   int warps, stages;
 };
 
+// Rows of a tile: the float32 kernel has few where a group's heads are few.
+int decode_rows(const AttentionSpec& spec) {
+  return is_16_bit(spec.type) || group_of(spec) > 4 ? kDecodeRows : 4;
+}
+
 int decode_shared_bytes(const AttentionSpec& spec, const Ring& r) {
+  if (spec.type == kFloat32) {
+    const int rows = decode_rows(spec), dk = (spec.head_size + 31) / 32 * 32 + 4;
+    const int queries = rows * spec.head_size + r.warps * kDecodeKeys * rows;
+    const int ring = r.warps * r.stages * kDecodeKeys * (dk + spec.v_head_size);
+    return 4 * std::max(queries + ring, r.warps * rows * spec.v_head_size);
+  }
   const int dk = padded(spec.head_size) + 8, dv = padded(spec.v_head_size) + 8;
   const int ring = r.warps * r.stages * kDecodeKeys * (dk + dv) * 2;
   const int merge = r.warps * kDecodeRows * spec.v_head_size * 4;
@@ -277,13 +299,13 @@ int decode_shared_bytes(const AttentionSpec& spec, const Ring& r) {
 // The first ring that fits the device, else the last.
 Ring decode_ring(const AttentionSpec& spec, const DeviceTraits& device) {
   const int d = std::max(spec.head_size, spec.v_head_size);
-  // Heads above 192 spill with three stages.
-  const Ring rings[] = {{4, d <= 64 ? 4 : d <= 192 ? 3 : 2}, {4, 2}, {2, 2}};
-  for (const Ring& ring : rings) {
+  const int deepest = d <= 64 ? 4 : d <= 192 || spec.type == kFloat32 ? 3 : 2;  // more spill
+  constexpr Ring kRings[] = {{4, 4}, {4, 3}, {4, 2}, {2, 3}, {2, 2}, {1, 2}};
+  for (const Ring& ring : kRings) {
     const int bytes = decode_shared_bytes(spec, ring) + kDecodeStaticBytes;
-    if (bytes <= device.shared_bytes_per_block) return ring;
+    if (ring.stages <= deepest && bytes <= device.shared_bytes_per_block) return ring;
   }
-  return rings[2];
+  return kRings[5];
 }
 
 class SplitDecode final : public AttentionEngine {
@@ -291,17 +313,18 @@ class SplitDecode final : public AttentionEngine {
   const char* name() const override { return "split-decode"; }
   bool supports(const AttentionSpec& spec, const DeviceTraits& device,
                 std::string* why_not) const override {
-    if (!is_16_bit(spec.type)) return refuse(why_not, "only float16 and bfloat16");
-    return fits_tiles(spec, 8, why_not) &&
+    return fits_tiles(spec, is_16_bit(spec.type) ? 8 : 4, why_not) &&
            fits_shared_memory(variant(spec, device), kDecodeStaticBytes, device, why_not);
   }
   bool accepts(const AttentionProblem& problem) const override {
-    const int64_t rows = problem.query_rows * group(problem.spec);
-    return problem.query_rows <= 8 && rows <= 64 && all_aligned(problem);
+    return has_few_rows(problem) && all_aligned(problem);
   }
   KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const override {
-    KernelVariant out{"softmax/attention_decode.cu", "attn_attention_decode",
+    const bool wide = spec.type == kFloat32;
+    KernelVariant out{wide ? "softmax/attention_decode_float32.cu" : "softmax/attention_decode.cu",
+                      wide ? "attn_attention_decode_float32" : "attn_attention_decode",
                       softmax_definitions(spec)};
+    if (wide) define(out, "ROWS", decode_rows(spec));
     const Ring ring = decode_ring(spec, device);
     define(out, "WARPS", ring.warps);
     define(out, "STAGES", ring.stages);
@@ -315,7 +338,8 @@ class SplitDecode final : public AttentionEngine {
     return static_cast<size_t>(target_blocks(spec, device)) * partial_floats(spec) * 4;
   }
   LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const override {
-    const int64_t row_tiles = divide_up(problem.query_rows * group(problem.spec), kDecodeRows);
+    const int64_t row_tiles =
+        divide_up(problem.query_rows * group_of(problem.spec), decode_rows(problem.spec));
     const int64_t units = problem.batch * problem.spec.kv_heads * row_tiles;
     const int64_t target = std::min(target_blocks(problem.spec, device), kCounters);
     int64_t splits = std::max<int64_t>(1, target / std::max<int64_t>(units, 1));
@@ -330,7 +354,6 @@ class SplitDecode final : public AttentionEngine {
   }
 
  private:
-  static int64_t group(const AttentionSpec& spec) { return spec.q_heads / spec.kv_heads; }
   static int64_t partial_floats(const AttentionSpec& spec) {
     return kDecodeRows * 2 + kDecodeRows * static_cast<int64_t>(spec.v_head_size);
   }

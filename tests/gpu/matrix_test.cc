@@ -22,7 +22,7 @@ using matrix::GqaCase;
 using matrix::GqaOutline;
 
 constexpr int64_t kLeastProblems = 1000;  // that each engine must have accepted
-constexpr uint64_t kMostSeeds = 8000;
+constexpr uint64_t kMostSeeds = 9000;
 constexpr int kMostFailures = 5;
 
 struct EngineCount {
@@ -229,7 +229,10 @@ TEST(GpuMatrixTable, IsAtMost64Kernels) {
   int kernels = 0;
   for (const Specialisation& spec : specialisations()) {
     for (const char* engine : kEngines) {
-      kernels += std::string(engine) != "generic" && serves(engine, spec);
+      if (std::string(engine) == "generic" || !serves(engine, spec)) continue;
+      // The float32 decode kernel has tiles of 4 or of 16 rows, as the group asks.
+      const bool two = std::string(engine) == "split-decode" && spec.type == test::Type::kFloat32;
+      kernels += two ? 2 : 1;
     }
   }
   EXPECT_LE(kernels + 3 + 3, 64);

@@ -25,27 +25,18 @@ constexpr Specialisation kTable[] = {
     {kBf16, 128, false, true, false, false, false, true, false},
     {kBf16, 72, false, false, true, false, false, false, false},
     {kF16, 64, false, false, false, false, false, true, false},
-    {kF16, 64, false, false, false, false, false, false, false},
     {kF16, 128, false, false, false, false, true, true, false},
     {kF16, 128, true, false, false, false, false, false, false},
-    {kF16, 96, false, true, false, false, false, true, false},
     {kF16, 256, false, false, false, true, false, false, false},
     {kF16, 80, false, false, true, false, true, false, true},
 
     {kF32, 64, false, false, false, false, false, true, false},
-    {kF32, 64, false, false, false, false, false, false, false},
-    {kF32, 128, false, false, false, false, false, true, false},
     {kF32, 128, true, false, false, false, true, false, false},
     {kF32, 96, false, true, false, false, false, true, false},
     {kF32, 256, false, false, false, true, false, false, false},
     {kF32, 80, false, false, true, false, true, true, true},
-    {kF32, 192, false, false, false, false, false, true, false},
     {kF32, 20, true, true, false, false, false, false, false},
     {kF32, 128, false, false, false, false, false, false, false},
-    {kF32, 48, false, false, false, true, true, true, false},
-    {kF32, 256, true, false, true, false, false, true, false},
-    {kF32, 112, false, false, false, false, false, false, true},
-    {kF32, 64, true, false, false, true, false, true, false},
 };
 
 double cost_of(const GqaOutline& o) {
@@ -123,7 +114,7 @@ std::string text_of(const Specialisation& spec) {
 }
 
 bool serves(const std::string& engine, const Specialisation& spec) {
-  if (engine == "generic") return true;
+  if (engine == "generic" || engine == "split-decode") return true;
   return (engine == "float32-prefill") == (spec.type == Type::kFloat32);
 }
 
