@@ -14,6 +14,7 @@ import gpu_measure
 import gpu_memory
 import gpu_run
 import gqa_memory
+import gqa_ours
 import measure
 import run
 
@@ -134,6 +135,17 @@ def test_rows_of_gpu_cases():
     assert len(gpu_gqa_suite.cells_of(gpu_case(), failed)) == len(gpu_gqa_suite.COLUMNS)
     scratch = gpu_gqa_suite.scratch_row(gpu_case(), 65 << 20)
     assert scratch["limit"] == 64 and not gpu_run.is_met(scratch)
+
+
+def test_where_a_kernel_came_from():
+    verdicts = [{"engine": "a", "reason": "only float32"},
+                {"engine": "b", "reason": "16 warps; kernel from disk cache"}]
+    plan = {"stages": [{"stage": "kv_update", "engine": "k"},
+                       {"stage": "attention", "engine": "b", "considered": verdicts}]}
+    assert gqa_ours.engine_name(plan) == "b"
+    assert gqa_ours.kernel_origin(plan) == "disk cache"
+    plan["stages"][1]["engine"] = "a"
+    assert gqa_ours.kernel_origin(plan) == ""
 
 
 def test_the_summary_of_a_gpu_run_counts_and_says_why():
