@@ -32,6 +32,13 @@ std::map<std::string, std::string> read_options(int argc, char** argv) {
   return options;
 }
 
+int64_t number_of(const std::string& text) {
+  char* end = nullptr;
+  const long long number = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0') fail(text + " is no number");
+  return number;
+}
+
 StepOptions step_options(const std::map<std::string, std::string>& options) {
   StepOptions out;
   const auto find = [&](const char* name, const std::string& otherwise) {
@@ -39,7 +46,7 @@ StepOptions step_options(const std::map<std::string, std::string>& options) {
     return found == options.end() ? otherwise : found->second;
   };
   out.type = find("type", out.type);
-  out.head_size = std::atoll(find("head-size", "128").c_str());
+  out.head_size = number_of(find("head-size", "128"));
   out.rotary = find("rotary", "1") == "1";
   return out;
 }
@@ -118,12 +125,13 @@ constexpr char kEmptyKernel[] =
 
 constexpr int kCalls = 100;  // between two synchronisations: the launch queue never fills
 
-// Nanoseconds a call of each function: medians over rounds in which all of them take turns.
+// Nanoseconds a call of each function: medians over rounds in which all of them take turns, after
+// one that is not counted.
 template <size_t n>
-std::vector<double> time_each(const Driver& driver, void* stream, int rounds,
+std::vector<double> time_each(const Driver& driver, void* stream, int64_t rounds,
                               const std::function<void()> (&functions)[n]) {
   std::vector<std::vector<double>> times(n);
-  for (int round = 0; round < rounds; ++round) {
+  for (int64_t round = 0; round <= std::max<int64_t>(rounds, 1); ++round) {
     for (size_t f = 0; f < n; ++f) {
       const auto begin = Clock::now();
       for (int call = 0; call < kCalls; ++call) functions[f]();
@@ -191,8 +199,8 @@ void execute(const std::map<std::string, std::string>& options) {
   };
   const std::function<void()> calls[] = {[&] { prepared.execute_binding(desc); },
                                          [&] { prepared.execute_plan(desc); }, bare, nothing};
-  const int rounds = options.count("rounds") != 0 ? std::atoi(options.at("rounds").c_str()) : 101;
-  const std::vector<double> ns = time_each(driver, desc.stream, std::max(rounds, 2), calls);
+  const int64_t rounds = options.count("rounds") != 0 ? number_of(options.at("rounds")) : 101;
+  const std::vector<double> ns = time_each(driver, desc.stream, rounds, calls);
   std::printf(
       "{\"launches\": %zu, \"binding_ns\": %.1f, \"plan_ns\": %.1f, \"same_kernels_ns\": %.1f, "
       "\"empty_kernels_ns\": %.1f}\n",
