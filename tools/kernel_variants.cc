@@ -162,13 +162,8 @@ class Lister {
       }
     }
     const int channels = std::max(spec.head_size, spec.v_head_size);
-    once({traits.target, "fused-kv-update", type,
-          kv_update_variant(spec.type, "attn_kv_update", channels)},
-         traits);
-    // Every session's: clears its faults.
-    once({traits.target, "fused-kv-update", "f16",
-          kv_update_variant(kFloat16, "attn_clear_faults", 0)},
-         traits);
+    once({traits.target, "fused-kv-update", type, kv_update_variant(spec.type, channels)}, traits);
+    once({traits.target, "session", "any", session_variant("attn_clear_faults")}, traits);
   }
 
   // What compiles to the same cubin is listed once.

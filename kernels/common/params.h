@@ -113,8 +113,8 @@ struct KvUpdateParams {
   FaultState* faults;
   FaultRecord* record;
   i64 batch, kv_heads;
-  i64 chunks;          // blocks a batch row
-  i64 rows_per_chunk;  // cache rows that a block treats
+  i64 chunks;           // blocks a batch row
+  i64 items_per_chunk;  // (cache row, head, key or value) that a block treats
   i64 label;
 };
 
@@ -139,6 +139,7 @@ struct AttentionParams {
   i64 sink_stride;
   i64 score_columns;
   const RowLengths* rows;
+  LengthParams lengths;  // of this call; with `early` alone
   FaultState* faults;
   FaultRecord* record;
   float* partials;  // split decode: per (batch, kv head, split): 16 rows of (m, l), then of Dv sums
@@ -153,6 +154,7 @@ struct AttentionParams {
   i32 mask_kind, mask_type, sink_kind, score_stage;
   i32 has_lse, key_is_fresh, value_is_fresh, has_query_transform;
   i32 has_key_transform, last;
+  i32 early, pad;  // the keys before the new ones stand in memory before the KV update
 };
 
 }  // namespace attnk

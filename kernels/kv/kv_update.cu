@@ -113,13 +113,12 @@ extern "C" __global__ void __launch_bounds__(256)
   // A poisoned call leaves every cache alone, separate ones included.
   if (poisoned) return;
   i64 key_rows = rows_to_visit(p.key, r), value_rows = rows_to_visit(p.value, r);
-  i64 low = chunk * p.rows_per_chunk;
-  i64 high = min_of(low + p.rows_per_chunk, max_of(key_rows, value_rows));
+  const i64 all = max_of(key_rows, value_rows) * 2 * p.kv_heads;
+  const i64 low = chunk * p.items_per_chunk, high = min_of(low + p.items_per_chunk, all);
   int stride = max_of(p.key.channels, p.value.channels);
   float* buffer = buffers + warp * stride;
-  i64 items = (high - low) * 2 * p.kv_heads;
-  for (i64 item = warp; item < items; item += kWarps) {
-    i64 row = low + item / (2 * p.kv_heads);
+  for (i64 item = low + warp; item < high; item += kWarps) {
+    i64 row = item / (2 * p.kv_heads);
     i64 h = (item >> 1) % p.kv_heads;
     const CacheParams& c = item & 1 ? p.value : p.key;
     i64 visit = item & 1 ? value_rows : key_rows;
@@ -127,30 +126,6 @@ extern "C" __global__ void __launch_bounds__(256)
     i64 target = c.in_place ? r.past + row : row;
     if (target < c.present.rows) update_row(c, r, b, h, target, buffer);
   }
-}
-
-// Lengths that the caller has in host memory, carried by the launch itself. One thread a value.
-extern "C" __global__ void attn_store_lengths(const __grid_constant__ StoreLengthsParams p) {
-  if (threadIdx.x < p.count) p.out[threadIdx.x] = p.values[threadIdx.x];
-}
-
-// Ends a call that has no attention kernel. One thread.
-extern "C" __global__ void attn_end_call(FaultState* state, FaultRecord* record) {
-  end_call(state, record);
-}
-
-// Ends a poisoning. One thread.
-extern "C" __global__ void attn_clear_faults(FaultState* state, FaultRecord* record) {
-  state->latch = 0;
-  state->raised = 0;
-  state->call_poisoned = 0;
-  state->first_claim = 0;
-  volatile FaultRecord* out = record;
-  out->bits = 0;
-  out->label = 0;
-  out->batch = 0;
-  out->value = 0;
-  __threadfence_system();
 }
 
 }  // namespace attnk

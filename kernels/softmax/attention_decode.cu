@@ -10,6 +10,7 @@
 #include "common/mma.h"
 #include "common/row_transform.h"
 #include "common/visibility.h"
+#include "softmax/early_keys.h"
 #include "softmax/split_merge.h"
 #include "softmax/variant.h"
 
@@ -21,6 +22,7 @@ constexpr int kLdK = kDp + 8, kLdV = kDvp + 8, kStepsD = kDp / 16, kTilesDv = kD
 constexpr bool kHoldsQuery = kStepsD <= 12;  // in registers, beside the output
 constexpr int kHeldSteps = kHoldsQuery ? kStepsD : 1;
 constexpr int kStageElements = kKeys * (kLdK + kLdV);
+constexpr int kHeldRows = 2;  // whose top and sum a lane holds
 constexpr float kLog2e = 1.4426950408889634f;
 
 template <int d, int dp, int ld>
@@ -49,11 +51,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const int r0 = (int)(unit % row_tiles) * kRows;
   const i64 hk = unit / row_tiles % p.kv_heads, b = unit / row_tiles / p.kv_heads;
   const int rows = min_of(kRows, all_rows - r0);
-  wait_for_previous();
-  const RowLengths lengths = p.rows[b];
-  const bool live = lengths.live && !p.faults->call_poisoned;
-  const int total = live ? lengths.total : 0;
-  const Visibility view = visibility_of(p, total);
+  EarlyKeys early(p, b);
+  const RowLengths lengths = early.lengths;
+  const Visibility view = visibility_of(p, lengths.live ? lengths.total : 0);
   const DecodeTile tile = {unit, b, hk, split, r0, rows, group};
 
   // Keys that some row sees, and this block's part of them in groups of 16.
@@ -75,6 +75,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   auto fetch = [&](int g, int stage) {
     const u32 at = ring_address + stage * kStageElements * 2;
     if (g < end) {
+      early.before_keys((g + 1) * kKeys);
       fetch_keys<kD, kDp, kLdK>(at, kbase, p.key.row, g * kKeys, low, high);
       fetch_keys<kDv, kDvp, kLdV>(at + kKeys * kLdK * 2, vbase, p.value.row, g * kKeys, low, high);
     }
@@ -210,6 +211,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   copy_wait<0>();
+  if (!early.is_live(p, b)) {
+#pragma unroll
+    for (int r = 0; r < kHeldRows; r++) {
+      m[r] = -infinity();
+      l[r] = 0.f;
+    }
+  }
 
   // Merge of the warps, in their order: sums[warp][row][channel] over the ring, which is done with.
 #pragma unroll

@@ -1,15 +1,17 @@
 // Few query rows, many keys, float32: attention split over the keys, on the ordinary float units;
 // the stream of keys takes longer than the arithmetic.
 //
-// Blocks, splits and rings are those of attention_decode.cu, with ROWS rows a tile. For a group of 16
-// keys, lane l takes the scores of key l % 16 over every other piece of 16 bytes (l / 16 says which)
-// for all rows, and both halves are added; weights go through shared memory, a key's ROWS side by
-// side; then the lanes take channels, kSharers keys at a time where a row of V has few pieces.
+// Blocks, splits and rings are those of attention_decode.cu, with ROWS rows a tile. For a group of
+// 16 keys, lane l takes the scores of key l % 16 over every other piece of 16 bytes (l / 16 says
+// which) for all rows, and both halves are added; weights go through shared memory, a key's ROWS
+// side by side; then the lanes take channels, kSharers keys at a time where a row of V has few
+// pieces.
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
 #include "common/row_transform.h"
 #include "common/visibility.h"
+#include "softmax/early_keys.h"
 #include "softmax/split_merge.h"
 #include "softmax/variant.h"
 
@@ -22,6 +24,7 @@ constexpr int kLdK = (kD + 31) / 32 * 32 + 4, kLdV = kDv;
 constexpr int kStageFloats = kKeys * (kLdK + kLdV);
 constexpr int kLanesV = kPiecesV <= 8 ? 8 : kPiecesV <= 16 ? 16 : 32;  // that share a row of V
 constexpr int kSharers = 32 / kLanesV, kTurns = (kPiecesV + kLanesV - 1) / kLanesV;
+constexpr int kHeldRows = kRows;  // whose top and sum a lane holds
 constexpr float kLog2e = 1.4426950408889634f;
 
 template <int pieces, int ld>
@@ -61,10 +64,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const i64 hk = unit / row_tiles % p.kv_heads, b = unit / row_tiles / p.kv_heads;
   const int rows = min_of(kRows, all_rows - r0);
   const DecodeTile tile = {unit, b, hk, split, r0, rows, group};
-  wait_for_previous();
-  const RowLengths lengths = p.rows[b];
-  const bool live = lengths.live && !p.faults->call_poisoned;
-  const Visibility view = visibility_of(p, live ? lengths.total : 0);
+  EarlyKeys early(p, b);
+  const RowLengths lengths = early.lengths;
+  const Visibility view = visibility_of(p, lengths.live ? lengths.total : 0);
 
   // Keys that some row sees, and this block's part of them in groups of 16.
   const Interval first_row = visible_keys(view, lengths.query_start + r0 / group);
@@ -86,6 +88,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   auto fetch = [&](int g, int stage) {
     const u32 at = ring_address + stage * kStageFloats * 4;
     if (g < end) {
+      early.before_keys((g + 1) * kKeys);
       fetch_keys<kPiecesK, kLdK>(at, kbase, p.key.row, g * kKeys, low, high);
       fetch_keys<kPiecesV, kLdV>(at + kKeys * kLdK * 4, vbase, p.value.row, g * kKeys, low, high);
     }
@@ -197,6 +200,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   copy_wait<0>();
+  if (!early.is_live(p, b)) {
+#pragma unroll
+    for (int r = 0; r < kHeldRows; r++) {
+      m[r] = -infinity();
+      l[r] = 0.f;
+    }
+  }
 
   // The warps' sums lie over everything else.
   __syncthreads();

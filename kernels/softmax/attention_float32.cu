@@ -21,6 +21,7 @@ constexpr int kM = BLOCK_M, kN = BLOCK_N, kWarps = WARPS, kThreads = 32 * kWarps
 constexpr int kDp = (kD + 15) / 16 * 16, kDvp = (kDv + 15) / 16 * 16;
 constexpr int kLdQ = kDp + 4, kLdV = kDvp + 4;
 constexpr int kTilesN = kN / 8, kStepsD = kDp / 8, kTilesDv = kDvp / 8;
+constexpr int kTurn = kDp > 192 || kDvp > 192 ? 1 : 2;  // as registers allow
 constexpr float kLog2e = 1.4426950408889634f;
 
 struct Pieces {
@@ -30,36 +31,63 @@ ATTN_DEVICE Pieces split(float x) {
   const u32 high = float_to_bits(x) & 0xffffe000u;
   return {high, float_to_bits(x - bits_to_float(high))};
 }
-// Rounded instead of cut, so that what is left out of a score has no sign of its own: an error that
-// grows with the score would grow with the weight.
+// For the queries: rounded instead of cut, so that what is left out of a score has no sign of its
+// own. An error that grows with the score would grow with the weight.
 ATTN_DEVICE Pieces split_rounded(float x) {
   const u32 high = (float_to_bits(x) + 0x1000u) & 0xffffe000u;
   return {high, float_to_bits(x - bits_to_float(high))};
 }
+// Not volatile: the compiler may mix the products of different accumulators.
 ATTN_DEVICE void mma_tf32(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 // The tensor cores' own accumulation cuts instead of rounding, which would add up to a bias over
-// many steps: two steps at a time go to a fresh accumulator, the small products first, and a rounded
-// sum adds it.
-ATTN_DEVICE void mma_split(float (&c)[4], const Pieces (&a)[2][4], const Pieces (&b)[2][2]) {
+// many steps: two steps at a time go to a fresh accumulator, the small products first, and a
+// rounded sum adds it. kTurn column tiles take turns, for each product waits for the one before it
+// in the same accumulator. `b(i, t)` are the two values of step i in tile t.
+template <int n, class Values>
+ATTN_DEVICE void add_products(float (&c)[n][4], int first, const Pieces (&a)[2][4],
+                              const Values& b) {
+  float step[kTurn][4] = {};
+  Pieces pieces[kTurn][2][2];
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
-    mma_tf32(c, a[i][0].low, a[i][1].low, a[i][2].low, a[i][3].low, b[i][0].high, b[i][1].high);
-    mma_tf32(c, a[i][0].high, a[i][1].high, a[i][2].high, a[i][3].high, b[i][0].low, b[i][1].low);
+  for (int t = 0; t < kTurn; t++) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const float2 values = b(i, t);
+      pieces[t][i][0] = split(values.x);
+      pieces[t][i][1] = split(values.y);
+    }
   }
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    mma_tf32(c, a[i][0].high, a[i][1].high, a[i][2].high, a[i][3].high, b[i][0].high, b[i][1].high);
-  }
-}
-ATTN_DEVICE void add_to(float (&c)[4], const float (&step)[4]) {
 #pragma unroll
-  for (int e = 0; e < 4; e++) c[e] += step[e];
+    for (int t = 0; t < kTurn; t++) {
+      mma_tf32(step[t], a[i][0].low, a[i][1].low, a[i][2].low, a[i][3].low, pieces[t][i][0].high,
+               pieces[t][i][1].high);
+    }
+#pragma unroll
+    for (int t = 0; t < kTurn; t++) {
+      mma_tf32(step[t], a[i][0].high, a[i][1].high, a[i][2].high, a[i][3].high, pieces[t][i][0].low,
+               pieces[t][i][1].low);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int t = 0; t < kTurn; t++) {
+      mma_tf32(step[t], a[i][0].high, a[i][1].high, a[i][2].high, a[i][3].high,
+               pieces[t][i][0].high, pieces[t][i][1].high);
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < kTurn; t++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) c[first + t][e] += step[t][e];
+  }
 }
 
 template <int rows_in_tile, int d, int dp, int ld>
@@ -145,13 +173,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       query_piece(d, a[0]);
       query_piece(d + 1, a[1]);
 #pragma unroll
-      for (int j = 0; j < kTilesN; j++) {
-        const float* k = k_at + j * 8 * kLdQ + d * 8;
-        float step[4] = {0.f, 0.f, 0.f, 0.f};
-        mma_split(step, a,
-                  {{split_rounded(k[0]), split_rounded(k[4])},
-                   {split_rounded(k[8]), split_rounded(k[12])}});
-        add_to(s[j], step);
+      for (int j = 0; j < kTilesN; j += kTurn) {
+        add_products(s, j, a, [&](int i, int t) {
+          const float* k = k_at + (j + t) * 8 * kLdQ + (d + i) * 8;
+          return float2{k[0], k[4]};
+        });
       }
     }
     copy_wait<0>();
@@ -227,12 +253,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
           {split(s[k][0]), split(s[k][2]), split(s[k][1]), split(s[k][3])},
           {split(s[k + 1][0]), split(s[k + 1][2]), split(s[k + 1][1]), split(s[k + 1][3])}};
 #pragma unroll
-      for (int j = 0; j < kTilesDv; j++) {
-        const float* v = v_at + k * 8 * kLdV + j * 8;
-        float step[4] = {0.f, 0.f, 0.f, 0.f};
-        mma_split(step, a,
-                  {{split(v[0]), split(v[kLdV])}, {split(v[8 * kLdV]), split(v[9 * kLdV])}});
-        add_to(o[j], step);
+      for (int j = 0; j < kTilesDv; j += kTurn) {
+        add_products(o, j, a, [&](int i, int t) {
+          const float* v = v_at + (k + i) * 8 * kLdV + (j + t) * 8;
+          return float2{v[0], v[kLdV]};
+        });
       }
     }
   }

@@ -102,8 +102,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     return j >= low && j < high ? dot(j) : 0.f;
   };
   auto cap = [&](float x) { return p.softcap != 0.f ? p.softcap * tanhf(x / p.softcap) : x; };
-  // Whether the row sees key j, and what the mask adds to its score. Weights take the row's top from
-  // that first: a large bias would cost the score its digits.
+  // Whether the row sees key j, and what the mask adds to its score. Weights take the row's top
+  // from that first: a large bias would cost the score its digits.
   auto masked = [&](int j, float& bias) {
     bias = 0.f;
     if (j < seen.low || j >= seen.high) return false;

@@ -1,6 +1,6 @@
 // What the decode kernels do once a block's warps have walked their keys: merge the warps in shared
 // memory in fixed order and, where there are several splits, write the result to scratch; the block
-// that arrives last (a counter that wraps to zero by itself) merges them in the order of the splits.
+// that arrives last (a counter that wraps to zero by itself) merges them in the splits' order.
 // No result depends on which block that is.
 #pragma once
 
@@ -15,7 +15,7 @@ struct RowPlace {
   i64 head, index;
 };
 
-// The tile of a block: rows r0 .. r0 + rows - 1 of (batch b, key head hk), part `split` of its keys.
+// A block's tile: rows r0 .. r0 + rows - 1 of (batch b, key head hk), part `split` of the keys.
 struct DecodeTile {
   i64 unit;  // (batch, key head, row tile)
   i64 b, hk;

@@ -334,15 +334,18 @@ class SplitDecode final : public AttentionEngine {
   }
   size_t partial_bytes(const AttentionSpec& spec, const ShapeRange&,
                        const DeviceTraits& device) const override {
-    // Splits are handed out only until the target number of blocks is reached.
-    return static_cast<size_t>(target_blocks(spec, device)) * partial_floats(spec) * 4;
+    // Splits are handed out only until the most blocks are reached.
+    return static_cast<size_t>(kWaves * device.multiprocessors) * partial_floats(spec) * 4;
   }
   LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const override {
     const int64_t row_tiles =
         divide_up(problem.query_rows * group_of(problem.spec), decode_rows(problem.spec));
     const int64_t units = problem.batch * problem.spec.kv_heads * row_tiles;
-    const int64_t target = std::min(target_blocks(problem.spec, device), kCounters);
-    int64_t splits = std::max<int64_t>(1, target / std::max<int64_t>(units, 1));
+    int64_t splits = 1;
+    for (int64_t waves = kWaves; waves >= 1; waves /= 2) {
+      splits = std::max<int64_t>(1, waves * device.multiprocessors / std::max<int64_t>(units, 1));
+      if (splits <= kFewParts && problem.max_total / splits >= kLongPart) break;
+    }
     splits = std::min(splits, std::max<int64_t>(1, divide_up(problem.max_total, 64)));
     splits = std::min(splits, kMaxSplits);
     return {units * splits, splits};
@@ -357,10 +360,9 @@ class SplitDecode final : public AttentionEngine {
   static int64_t partial_floats(const AttentionSpec& spec) {
     return kDecodeRows * 2 + kDecodeRows * static_cast<int64_t>(spec.v_head_size);
   }
-  // One block a multiprocessor: more splits cost more in the merge than they win (measured).
-  static int64_t target_blocks(const AttentionSpec&, const DeviceTraits& device) {
-    return device.multiprocessors;
-  }
+  // Blocks are equal, multiprocessors are not, and some hold two blocks: where parts stay long and
+  // few enough to pay for the merge, each gets several turns (docs/measurements/cuda-h200-gqa.md).
+  static constexpr int64_t kWaves = 4, kLongPart = 256, kFewParts = 16;
 };
 
 // ---- generic ------------------------------------------------------------------------------------

@@ -15,7 +15,13 @@
 namespace attn::cuda {
 namespace {
 
-constexpr int64_t kRowsPerChunk = 16;
+// Work of a block of the KV update, whose eight warps treat one item (row of a head) at a time: one
+// each while that spreads over the device, several where there is more.
+int64_t items_per_chunk(int64_t items, int64_t multiprocessors) {
+  constexpr int64_t kWarps = 8, kMost = 256;
+  const int64_t rounds = items / (kWarps * multiprocessors * 4);
+  return kWarps * std::clamp<int64_t>(rounds, 1, kMost / kWarps);
+}
 
 struct Capture {
   bool active = false;
@@ -55,6 +61,13 @@ const AttentionChoice& choose(const CudaPlan& plan, const AttentionProblem& prob
   }
   fail_unsupported("the attention engine ", plan.attention.front().engine->name(),
                    " is forced but does not take these shapes, strides or addresses");
+}
+
+// Whether the keys before the new ones are where the attention reads them before the KV update
+// runs: it only appends, or there is no cache. Explicit positions are checked by the update alone.
+bool starts_early(const Lowering& call) {
+  const auto stays = [](const CacheUpdateSpec& cache) { return !cache.active || cache.in_place; };
+  return !call.kv_update || (stays(call.kv_update->spec.key) && stays(call.kv_update->spec.value));
 }
 
 int64_t rows_to_visit(const CacheUpdateSpec& spec, const CacheUpdate& update, int64_t new_rows) {
@@ -124,7 +137,7 @@ class Cuda final : public CudaBackend {
   }
 
   std::unique_ptr<BackendSession> create_session() override {
-    const LoadedKernel* clear = kernels_.get(kv_update_variant(kFloat16, "attn_clear_faults", 0));
+    const LoadedKernel* clear = kernels_.get(session_variant("attn_clear_faults"));
     return std::make_unique<CudaSession>(retired_, clear, &counters_);
   }
 
@@ -159,8 +172,10 @@ class Cuda final : public CudaBackend {
     update.record = session.device_record();
     update.label = request.label;
     update.batch = call.batch;
-    update.rows_per_chunk = kRowsPerChunk;
-    update.chunks = std::max<int64_t>(1, (rows + kRowsPerChunk - 1) / kRowsPerChunk);
+    const int64_t items = rows * 2 * update.kv_heads;
+    update.items_per_chunk = items_per_chunk(call.batch * items, context_.multiprocessors);
+    update.chunks =
+        std::max<int64_t>(1, (items + update.items_per_chunk - 1) / update.items_per_chunk);
 
     const bool has_attention = call.attention && call.attention->query_rows > 0;
     attnk::AttentionParams attention{};
@@ -179,6 +194,8 @@ class Cuda final : public CudaBackend {
       attention.rows = update.rows;
       attention.faults = update.faults;
       attention.record = update.record;
+      attention.early = starts_early(call);
+      if (attention.early != 0) attention.lengths = update.lengths;
       attention.partials = reinterpret_cast<float*>(scratch + plan.partials_offset);
       attention.counters = session.counters();
       attention.splits = shape.splits;

@@ -110,10 +110,18 @@ std::vector<std::string> all_engine_names() {
   return names;
 }
 
-KernelVariant kv_update_variant(DType type, const char* entry, int channels) {
+KernelVariant session_variant(const char* entry) {
+  KernelVariant out;
+  out.source = "session/session.cu";
+  out.entry = entry;
+  out.threads = attnk::kStoredLengths;
+  return out;
+}
+
+KernelVariant kv_update_variant(DType type, int channels) {
   KernelVariant out;
   out.source = "kv/kv_update.cu";
-  out.entry = entry;
+  out.entry = "attn_kv_update";
   const int number = type == kFloat16    ? attnk::kTypeFloat16
                      : type == kBfloat16 ? attnk::kTypeBfloat16
                                          : attnk::kTypeFloat32;
@@ -144,8 +152,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   plan->range = range;
   plan->check_on_host = request.check_on_host;
 
-  const KernelVariant update =
-      kv_update_variant(type_of(call), "attn_kv_update", channels_of(call));
+  const KernelVariant update = kv_update_variant(type_of(call), channels_of(call));
   std::vector<KernelVariant> variants = {update};
   std::vector<const AttentionEngine*> chosen;
   StageReport attention;
@@ -165,7 +172,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   kernels.prefetch(variants);
 
   plan->kv_update = kernels.get(update);
-  plan->end_call = kernels.get(kv_update_variant(type_of(call), "attn_end_call", 0));
+  plan->end_call = kernels.get(session_variant("attn_end_call"));
   size_t partials = 0;
   for (const AttentionEngine* engine : chosen) {
     const KernelVariant variant = engine->variant(call.attention->spec, context);
@@ -174,7 +181,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   }
   plan->partials_offset = rows_bytes(range.batch);
   if (call.lengths.spec.values == Placement::kHost) {
-    plan->store_lengths = kernels.get(kv_update_variant(type_of(call), "attn_store_lengths", 0));
+    plan->store_lengths = kernels.get(session_variant("attn_store_lengths"));
     plan->partials_offset += stored_lengths_bytes(range.batch);
   }
   plan->workspace = plan->partials_offset + partials + 256;

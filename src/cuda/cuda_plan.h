@@ -52,6 +52,8 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
                                           const Lowering& call, const ShapeRange& range,
                                           const PlanRequest& request);
 
-KernelVariant kv_update_variant(DType type, const char* entry, int channels);
+// A kernel of session/session.cu: attn_end_call, attn_clear_faults, attn_store_lengths.
+KernelVariant session_variant(const char* entry);
+KernelVariant kv_update_variant(DType type, int channels);
 
 }  // namespace attn::cuda

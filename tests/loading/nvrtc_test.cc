@@ -64,7 +64,7 @@ TEST_F(NvrtcLoading, MissingFile) {
   CudaOptions options;
   options.nvrtc_path = "/nowhere/libnvrtc.so.13";
   expect(compile_one(options), ATTN_UNAVAILABLE,
-         {"tried nvrtc_path: /nowhere/libnvrtc.so.13", "kv/kv_update.cu", "sm_86"});
+         {"tried nvrtc_path: /nowhere/libnvrtc.so.13", "session/session.cu", "sm_86"});
 }
 
 TEST_F(NvrtcLoading, LacksAFunction) {
@@ -108,7 +108,7 @@ TEST_F(NvrtcLoading, EachCallFails) {
        {"nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetCUBINSize", "nvrtcGetCUBIN"}) {
     SCOPED_TRACE(call);
     nvrtc().fail_call = call;
-    expect(compile_one({}), ATTN_COMPILE, {call, "NVRTC_ERROR_OF_THE_FAKE", "kv/kv_update.cu"});
+    expect(compile_one({}), ATTN_COMPILE, {call, "NVRTC_ERROR_OF_THE_FAKE", "session/session.cu"});
   }
   nvrtc().fail_call = "nvrtcVersion";
   expect(compile_one({}), ATTN_UNAVAILABLE, {"nvrtcVersion failed with code 6"});
