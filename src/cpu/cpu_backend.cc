@@ -75,33 +75,6 @@ std::byte* choose_workspace(const CpuPlan& plan, CpuSession& session, const Laun
   return static_cast<std::byte*>(launch.workspace) + skip;
 }
 
-// A plan's scratch is stated for its range and its engines are chosen for its specs: anything else
-// must not reach them.
-void check_fits(const CpuPlan& plan, const Lowering& call) {
-  const ShapeRange& range = plan.range();
-  const auto check_size = [](const char* what, int64_t size, int64_t limit) {
-    if (size <= limit) return;
-    throw_error(ATTN_NOT_PREPARED, cat("the plan serves up to ", limit, " ", what,
-                                       ", the call has ", size, ": prepare for a larger range"));
-  };
-  check_size("batch rows", call.batch, range.batch);
-  if (call.attention.has_value()) {
-    check_size("query rows", call.attention->query_rows, range.query_rows);
-    check_size("keys", call.attention->max_total, range.total);
-  }
-  const bool same_kv_update =
-      call.kv_update.has_value() == plan.kv_update_spec().has_value() &&
-      (!call.kv_update.has_value() || call.kv_update->spec == *plan.kv_update_spec());
-  const bool same_attention =
-      call.attention.has_value() == plan.attention_spec().has_value() &&
-      (!call.attention.has_value() || call.attention->spec == *plan.attention_spec());
-  if (!same_kv_update || !same_attention) {
-    throw_error(ATTN_NOT_PREPARED,
-                "the plan was made for other types, layouts or outputs than this call has: "
-                "prepare again");
-  }
-}
-
 // Null when nothing is to be written.
 const AttentionEngine* choose_attention(const CpuPlan& plan, const Lowering& call) {
   if (!call.attention.has_value() || call.attention->query_rows == 0) return nullptr;
@@ -141,7 +114,6 @@ class Cpu final : public CpuBackend {
   void execute(const BackendPlan& plan, const Lowering& call, BackendSession& session,
                const Launch& launch) override {
     const auto& cpu_plan = static_cast<const CpuPlan&>(plan);
-    check_fits(cpu_plan, call);
     const AttentionEngine* attention = choose_attention(cpu_plan, call);
     std::byte* scratch = choose_workspace(cpu_plan, static_cast<CpuSession&>(session), launch);
     const std::span<RowLengths> rows(reinterpret_cast<RowLengths*>(scratch),

@@ -154,7 +154,6 @@ class Planner {
     const auto engines =
         supporting_engines(kv_update_engines(), spec, context_.level, request_.engine, stage);
     if (engines.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));
-    plan_->kv_update_spec_ = spec;
     plan_->kv_update_ = engines.front();
     *stage_bytes =
         std::max(*stage_bytes, engines.front()->workspace_bytes(
@@ -179,7 +178,6 @@ class Planner {
     plan_->attention_ =
         supporting_engines(attention_engines(), spec, context_.level, request_.engine, stage);
     if (plan_->attention_.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));
-    plan_->attention_spec_ = spec;
     for (const AttentionEngine* engine : plan_->attention_) {
       *stage_bytes = std::max(
           *stage_bytes,

@@ -26,8 +26,6 @@ class CpuPlan final : public BackendPlan {
   std::string capture_reason() const override;
 
   const ShapeRange& range() const { return range_; }
-  const std::optional<KvUpdateSpec>& kv_update_spec() const { return kv_update_spec_; }
-  const std::optional<AttentionSpec>& attention_spec() const { return attention_spec_; }
   const KvUpdateEngine* kv_update() const { return kv_update_; }
   // In order of preference: the first that accepts a call's shapes runs it.
   const std::vector<const AttentionEngine*>& attention() const { return attention_; }
@@ -35,8 +33,6 @@ class CpuPlan final : public BackendPlan {
  private:
   friend class Planner;
   ShapeRange range_;
-  std::optional<KvUpdateSpec> kv_update_spec_;
-  std::optional<AttentionSpec> attention_spec_;
   const KvUpdateEngine* kv_update_ = nullptr;
   std::vector<const AttentionEngine*> attention_;
   size_t workspace_bytes_ = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/float_environment.h"
 #include "ops/group_query_attention.h"
 #include "ops/shape_check.h"
 #include "ops/views.h"
@@ -214,9 +215,15 @@ void set_sink(const Settings& settings, const Arguments& arguments, AttentionPro
   }
 }
 
+// A function of its own, so that nothing of it moves out of the caller's FloatEnvironment.
+[[gnu::noinline]] double default_scale(int64_t head_size) {
+  return 1.0 / std::sqrt(static_cast<double>(head_size));
+}
+
 double score_scale(const Settings& settings, int64_t head_size) {
   if (settings.scale != 0 || head_size == kAnyDim) return settings.scale;
-  return 1.0 / std::sqrt(static_cast<double>(head_size));
+  const FloatEnvironment environment;  // the same number however the caller's thread rounds
+  return default_scale(head_size);
 }
 
 void set_attention(const Settings& settings, const Sizes& sizes, const Arguments& arguments,

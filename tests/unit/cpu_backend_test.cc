@@ -381,26 +381,6 @@ TEST(CpuBackend, BadLengthsWriteNothing) {
   EXPECT_EQ(bench.session->poll_faults().bits, 0u);
 }
 
-TEST(CpuBackend, APlanRefusesWhatItWasNotMadeFor) {
-  Bench bench;
-  Call call(2, 3, 30);
-  const auto expect_refusal = [&](const ShapeRange& range, const std::string& words) {
-    const auto plan = bench.backend->plan(call.lowering, range, {});
-    const Error error =
-        error_of([&] { bench.backend->execute(*plan, call.lowering, *bench.session, {}); });
-    EXPECT_EQ(error.status(), ATTN_NOT_PREPARED);
-    EXPECT_TRUE(contains(error.message(), words)) << error.message();
-  };
-  expect_refusal({1, 3, 256}, "up to 1 batch rows, the call has 2");
-  expect_refusal({2, 2, 256}, "up to 2 query rows, the call has 3");
-  expect_refusal({2, 3, 255}, "up to 255 keys, the call has 256");
-  const auto plan = bench.backend->plan(call.lowering, call.range(), {});
-  call.lowering.attention->spec.softcap = 30;
-  EXPECT_EQ(status_of(error_of(
-                [&] { bench.backend->execute(*plan, call.lowering, *bench.session, {}); })),
-            ATTN_NOT_PREPARED);
-}
-
 TEST(CpuBackend, EmptyBatchAndNoQueries) {
   Bench bench;
   Call none(0, 4, 10);

@@ -1,6 +1,7 @@
 // What a call of GroupQueryAttention becomes: every field of its problems.
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <vector>
 
 #include "ops_gqa_call.h"
@@ -53,6 +54,18 @@ void expect_view(const View4& view, void* data, int64_t batch, int64_t head, int
   EXPECT_EQ(view.row, row);
   EXPECT_EQ(view.channel, channel);
   EXPECT_EQ(view.rows, rows);
+}
+
+// A plan is found again by its scale, bit for bit.
+TEST(GqaLower, TheScaleIsTheSameHoweverTheThreadRounds) {
+  const double scale = GqaCall().lower().attention->spec.scale;
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    ASSERT_EQ(std::fesetround(mode), 0);
+    const double other = GqaCall().lower().attention->spec.scale;
+    EXPECT_EQ(std::fegetround(), mode);
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(other, scale);
+  }
 }
 
 TEST(GqaLower, SeparateCaches) {
