@@ -139,12 +139,13 @@ bool has_few_rows(const AttentionProblem& problem) {
 
 class PrefillEngine : public AttentionEngine {
  public:
-  size_t partial_bytes(const AttentionSpec&, const ShapeRange&,
-                       const DeviceTraits&) const override {
+  size_t partial_bytes(const AttentionSpec&, const ShapeRange&, const DeviceTraits&,
+                       bool) const override {
     return 0;
   }
   bool accepts(const AttentionProblem& problem) const override { return all_aligned(problem); }
-  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const override {
+  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device,
+                    bool) const override {
     const int64_t tiles = divide_up(problem.query_rows, tile(problem.spec, device).rows);
     return {tiles * problem.batch * problem.spec.q_heads, 1};
   }
@@ -332,22 +333,24 @@ class SplitDecode final : public AttentionEngine {
     out.shared_bytes = decode_shared_bytes(spec, ring);
     return out;
   }
-  size_t partial_bytes(const AttentionSpec& spec, const ShapeRange&,
-                       const DeviceTraits& device) const override {
-    // Splits are handed out only until the most blocks are reached.
-    return static_cast<size_t>(kWaves * device.multiprocessors) * partial_floats(spec) * 4;
+  size_t partial_bytes(const AttentionSpec& spec, const ShapeRange& range,
+                       const DeviceTraits& device, bool batch_invariant) const override {
+    int64_t blocks = kWaves * device.multiprocessors;
+    if (batch_invariant) {
+      const int64_t rows = std::min<int64_t>(range.query_rows, 8) * group_of(spec);
+      const int64_t splits =
+          std::max(kFewParts, device.multiprocessors / std::max<int64_t>(spec.kv_heads, 1));
+      blocks = range.batch * spec.kv_heads * divide_up(rows, decode_rows(spec)) * splits;
+    }
+    return static_cast<size_t>(blocks) * partial_floats(spec) * 4;
   }
-  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const override {
+  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device,
+                    bool batch_invariant) const override {
     const int64_t row_tiles =
         divide_up(problem.query_rows * group_of(problem.spec), decode_rows(problem.spec));
-    const int64_t units = problem.batch * problem.spec.kv_heads * row_tiles;
-    int64_t splits = 1;
-    for (int64_t waves = kWaves; waves >= 1; waves /= 2) {
-      splits = std::max<int64_t>(1, waves * device.multiprocessors / std::max<int64_t>(units, 1));
-      if (splits <= kFewParts && problem.max_total / splits >= kLongPart) break;
-    }
-    splits = std::min(splits, std::max<int64_t>(1, divide_up(problem.max_total, 64)));
-    splits = std::min(splits, kMaxSplits);
+    const int64_t of_sequence = problem.spec.kv_heads * row_tiles;
+    const int64_t units = problem.batch * of_sequence;
+    int64_t splits = splits_of(batch_invariant ? of_sequence : units, problem.max_total, device);
     return {units * splits, splits};
   }
   std::string summary(const AttentionSpec& spec, const DeviceTraits& device) const override {
@@ -357,6 +360,16 @@ class SplitDecode final : public AttentionEngine {
   }
 
  private:
+  // Parts of the keys of each of `units` (sequence, key head, row tile).
+  static int64_t splits_of(int64_t units, int64_t keys, const DeviceTraits& device) {
+    int64_t splits = 1;
+    for (int64_t waves = kWaves; waves >= 1; waves /= 2) {
+      splits = std::max<int64_t>(1, waves * device.multiprocessors / std::max<int64_t>(units, 1));
+      if (splits <= kFewParts && keys / splits >= kLongPart) break;
+    }
+    splits = std::min(splits, std::max<int64_t>(1, divide_up(keys, 64)));
+    return std::min(splits, kMaxSplits);
+  }
   static int64_t partial_floats(const AttentionSpec& spec) {
     return kDecodeRows * 2 + kDecodeRows * static_cast<int64_t>(spec.v_head_size);
   }
@@ -388,11 +401,11 @@ class Generic final : public AttentionEngine {
     out.threads = 128;
     return out;
   }
-  size_t partial_bytes(const AttentionSpec&, const ShapeRange&,
-                       const DeviceTraits&) const override {
+  size_t partial_bytes(const AttentionSpec&, const ShapeRange&, const DeviceTraits&,
+                       bool) const override {
     return 0;
   }
-  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits&) const override {
+  LaunchShape shape(const AttentionProblem& problem, const DeviceTraits&, bool) const override {
     return {problem.batch * problem.spec.q_heads * problem.query_rows, 1};
   }
   std::string summary(const AttentionSpec&, const DeviceTraits&) const override {

@@ -28,10 +28,12 @@ class AttentionEngine {
   virtual bool accepts(const AttentionProblem& problem) const = 0;
   // The kernel for this spec, in tiles that fit the device's shared memory where such tiles exist.
   virtual KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const = 0;
-  // Floats of partial results for any problem in the range.
+  // Bytes of partial results for any problem in the range. `batch_invariant`, here and below: the
+  // cut of a sequence follows from the sequence alone.
   virtual size_t partial_bytes(const AttentionSpec& spec, const ShapeRange& range,
-                               const DeviceTraits& device) const = 0;
-  virtual LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device) const = 0;
+                               const DeviceTraits& device, bool batch_invariant) const = 0;
+  virtual LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device,
+                            bool batch_invariant) const = 0;
   // For describe.
   virtual std::string summary(const AttentionSpec& spec, const DeviceTraits& device) const = 0;
 };

@@ -70,6 +70,15 @@ bool starts_early(const Lowering& call) {
   return !call.kv_update || (stays(call.kv_update->spec.key) && stays(call.kv_update->spec.value));
 }
 
+// Parts are merged by counters of the session, one for each (sequence, key head, row tile).
+void check_counters(const AttentionProblem& problem, const LaunchShape& shape) {
+  const int64_t units = shape.blocks / std::max<int64_t>(shape.splits, 1);
+  if (shape.splits > 1 && units > kCounters) {
+    fail_unsupported("a batch of ", problem.batch, " needs ", units, " merges at once for results ",
+                     "that do not depend on the batch; there are ", kCounters);
+  }
+}
+
 int64_t rows_to_visit(const CacheUpdateSpec& spec, const CacheUpdate& update, int64_t new_rows) {
   if (!spec.active) return 0;
   return spec.in_place ? new_rows : update.present.rows;
@@ -183,7 +192,8 @@ class Cuda final : public CudaBackend {
     LaunchShape shape;
     if (has_attention) {
       choice = &choose(plan, *call.attention);
-      shape = choice->engine->shape(*call.attention, context_);
+      shape = choice->engine->shape(*call.attention, context_, plan.batch_invariant);
+      check_counters(*call.attention, shape);
       fill_attention(*call.attention, attention);
       if (call.attention->spec.key_fresh && !call.attention->spec.key_cached) {
         attention.key = attention.key_fresh;

@@ -151,6 +151,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   auto plan = std::make_shared<CudaPlan>();
   plan->range = range;
   plan->check_on_host = request.check_on_host;
+  plan->batch_invariant = request.batch_invariant;
 
   const KernelVariant update = kv_update_variant(type_of(call), channels_of(call));
   std::vector<KernelVariant> variants = {update};
@@ -177,7 +178,8 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   for (const AttentionEngine* engine : chosen) {
     const KernelVariant variant = engine->variant(call.attention->spec, context);
     plan->attention.push_back({engine, kernels.get(variant)});
-    partials = std::max(partials, engine->partial_bytes(call.attention->spec, range, context));
+    partials = std::max(partials, engine->partial_bytes(call.attention->spec, range, context,
+                                                        request.batch_invariant));
   }
   plan->partials_offset = rows_bytes(range.batch);
   if (call.lengths.spec.values == Placement::kHost) {

@@ -32,6 +32,7 @@ class CudaPlan final : public BackendPlan {
   ShapeRange range;
   size_t workspace = 0;
   bool check_on_host = false;
+  bool batch_invariant = false;
   const LoadedKernel* kv_update = nullptr;  // writes the lengths too: every call has it
   const LoadedKernel* end_call = nullptr;
   const LoadedKernel* store_lengths = nullptr;  // where lengths come from host memory

@@ -13,7 +13,7 @@
 namespace attn::cuda {
 
 // Blocks of a split decode that may wait for each other: one counter each.
-inline constexpr int64_t kCounters = 4096;
+inline constexpr int64_t kCounters = 16384;
 
 struct CudaCounters {
   std::atomic<uint64_t> scratch_allocations{0};

@@ -270,5 +270,55 @@ TEST_F(GpuBits, StridesOffsetsAndStrideZeroGiveThePlainBits) {
   EXPECT_EQ(compared, 40);
 }
 
+// Copies sequence `b` of every tensor with a batch axis.
+void copy_sequence(Step& from, int64_t b, Step& to, const Stream& stream) {
+  for (uint32_t slot :
+       {matrix::kQuery, matrix::kKey, matrix::kValue, matrix::kPastKey, matrix::kPastValue}) {
+    const test::Tensor& target = to.problem().in[slot];
+    const View& view = target.view();
+    const int64_t size = view.elements();
+    for (int64_t i = 0; i < size; ++i) {
+      view.set_linear(i, from.problem().in[slot].view().at_linear(b * size + i));
+    }
+    to.mirror().upload(target, stream);
+  }
+}
+
+// With ATTN_PREPARE_BATCH_INVARIANT a sequence alone gives the bits that it has among others.
+TEST_F(GpuBits, ASequenceAloneGivesItsBitsOfTheBatch) {
+  const Gpu& gpu = Gpu::first();
+  const Stream stream(gpu);
+  const test::Handle<attn_session> session = make_session(gpu);
+  for (Type type : {Type::kBfloat16, Type::kFloat32}) {
+    for (int64_t rows : {1, 5, 40}) {
+      StepShape shape;
+      shape.type = type;
+      shape.batch = 40;  // alone, a sequence would be cut into other parts
+      shape.rows = rows;
+      shape.capacity = 700;
+      shape.rotary = false;
+      shape.prepare_flags = ATTN_PREPARE_BATCH_INVARIANT;
+      StepShape alone = shape;
+      alone.batch = 1;
+      Step all(gpu, stream, shape, 71), one(gpu, stream, alone, 72);
+      test::Random random(73);
+      const std::vector<int64_t> totals = draw_totals(random, shape.batch, rows, shape.capacity);
+      all.set_totals(totals);
+      for (int64_t b : {0, 7, 39}) {
+        copy_sequence(all, b, one, stream);
+        one.set_totals({totals[static_cast<size_t>(b)]});
+        one.run(session.get());
+        all.run(session.get());
+        const std::vector<unsigned char> want = one.output(), got = all.output();
+        ASSERT_EQ(got.size(), 40 * want.size());
+        EXPECT_EQ(std::memcmp(got.data() + static_cast<size_t>(b) * want.size(), want.data(),
+                              want.size()),
+                  0)
+            << test::name_of(type) << ", " << rows << " rows, sequence " << b;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attn::gpu
