@@ -5,7 +5,8 @@
  *
  * Conventions
  *   Handles     Pointers to incomplete types. Every release function takes null, may be called from
- *               any thread and in any order: an object lives until nothing needs it any more.
+ *               any thread and in any order: an object lives until nothing needs it any more, a
+ *               call that is under way included.
  *   Status      Functions that can fail return an attn_status and take an attn_error* (may be null)
  *               as their last parameter. On success only its `status` is written. A function that
  *               fails before its first launch leaves outputs untouched and nothing to clean up.
@@ -142,8 +143,9 @@ typedef struct attn_tensor {
   attn_dtype dtype;
   int32_t ndim;                   /* 0..8 */
   int64_t shape[ATTN_MAX_RANK];   /* elements; in queries and inference -1 is "any" */
-  int64_t strides[ATTN_MAX_RANK]; /* elements; 0 and negative are legal on inputs. In queries and
-                                     inference all zero means row-major without gaps. */
+  int64_t strides[ATTN_MAX_RANK]; /* elements; 0 and negative are legal on inputs. In queries,
+                                     inference and prepare without data all zero means row-major
+                                     without gaps. */
   void* data;                     /* null in queries, inference and prepare by shape */
   uint64_t byte_offset;           /* added to data; data itself may be opaque to the host */
   uint64_t data_bytes;            /* bytes behind data, 0 = unknown; checked against the strides */
@@ -172,7 +174,11 @@ typedef struct attn_alias {
 
 /* Callback structs are copied, `user` is handed to each function of its struct. `release_user`,
  * unless null, is called once, after the last use; it is not called where no context could be made.
- * Functions other than release_user are required (ATTN_INVALID_ARGUMENT). None may throw. */
+ * Functions other than release_user are required (ATTN_INVALID_ARGUMENT). None may throw.
+ *
+ * A callback runs with no lock of the library held. It may call the library, handles of the call
+ * around it included, as far as its struct says; a session or binding that this call works with is
+ * ATTN_BUSY meanwhile. release_user comes when the context is gone: it may call what needs none. */
 
 #define ATTN_MEMORY_HOST 1u
 #define ATTN_MEMORY_DEVICE 2u
@@ -181,7 +187,11 @@ typedef struct attn_alias {
 /* Memory for scratch of sessions, of `bytes` at an address that is a multiple of `alignment` (a
  * power of 2). `kind` is one of ATTN_MEMORY_..., `stream` the one that device memory is ordered on.
  * `allocate` returns null when there is none (ATTN_OUT_OF_MEMORY). Called from any thread inside a
- * call. This version asks for host memory, on the CPU. */
+ * call. This version asks for host memory, on the CPU.
+ *
+ * Both may call every function; an execute on another session asks for that session's scratch in
+ * turn. `deallocate` may come from a release function that lets go of the last session: the context
+ * may then be used only where the caller holds a handle of it. */
 typedef struct attn_allocator {
   uint32_t struct_size;
   uint32_t reserved;
@@ -197,7 +207,10 @@ typedef struct attn_allocator {
 #define ATTN_LOG_ERROR 4
 
 /* Receives the library's log lines, terminated and without a newline; without it there is no log.
- * Called from any thread inside a call, from several at once. */
+ * Called from any thread inside a call, from several at once.
+ *
+ * `log` may call every function, prepare for the same shapes included: a line is handed out when
+ * what it tells of is done, so a plan that it names is found and not made again. */
 typedef struct attn_logger {
   uint32_t struct_size;
   int32_t minimum_severity; /* ATTN_LOG_...; 0 = ATTN_LOG_WARNING */
@@ -210,6 +223,11 @@ typedef struct attn_logger {
  * for every i in [0, count), on any threads, and returns when all have ended; tasks never throw and
  * never wait for each other, so that one thread may do all. Called inside execute of the CPU back
  * end, from several threads at once where sessions run at once.
+ *
+ * `concurrency` is asked while the context is made, so there is none to call with yet.
+ * `parallel_for` may call every function before, between and after its tasks; an execute on another
+ * session calls parallel_for in turn, on the same thread. A plan, binding or session that it releases
+ * lives until the execute has ended.
  *
  * Without an executor the CPU uses one pool of the process, shared by all contexts: an execute that
  * finds it taken by another runs its tasks one after the other on its own thread. */

@@ -109,6 +109,7 @@ template <class Body>
 attn_status with_binding(attn_binding* binding, attn_error* error, const Body& body) {
   return guard(error, [&](Subject& subject) {
     attn_binding& self = checked(binding, "binding");
+    subject.keep(self);
     subject.set(self.op->title);
     const BusyGuard busy(self.busy, "binding");
     body(self);

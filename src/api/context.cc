@@ -6,6 +6,7 @@
 #include "api/guard.h"
 #include "api/session.h"
 #include "api/struct_io.h"
+#include "api/text.h"
 
 namespace attn::api {
 namespace {
@@ -45,7 +46,17 @@ std::unique_ptr<attn_context> make_context(const attn_context_desc& desc) {
   override_with(options.nvrtc_path, desc.nvrtc_path);
   override_with(options.cache_folder, desc.cache_folder);
 
-  OpenDevice device = open_device(options, context->callbacks, context->cpu_stats);
+  OpenDevice device = [&] {
+    try {
+      return open_device(options, context->callbacks, context->cpu_stats);
+    } catch (const Error& error) {
+      constexpr std::string_view kArgument = "simd_level is ";
+      const bool from_environment = desc.simd_level == nullptr && !environment.simd_level.empty();
+      if (!from_environment || !error.message().starts_with(kArgument)) throw;
+      throw_error(error.status(), cat("environment variable ATTN_C_SIMD_LEVEL is ",
+                                      error.message().substr(kArgument.size())));
+    }
+  }();
   context->backend = std::move(device.backend);
   context->facts = std::move(device.facts);
   if (desc.engine != nullptr) {
@@ -110,15 +121,16 @@ void attn_context::check_engine(const std::string& name, const char* argument) c
                       attn::api::join(known));
 }
 
-uint32_t attn_context::number_of(const std::string& label_text) {
+uint32_t attn_context::number_of(std::string_view label_text) {
   constexpr size_t kMaxLabels = 65536;  // what comes later is not told apart
+  constexpr size_t kMaxBytes = sizeof(attn_fault_info::label) - 1;
+  const std::string_view kept = attn::api::utf8_prefix(label_text, kMaxBytes);
   const std::lock_guard lock(labels_mutex);
-  const auto found = label_numbers.find(label_text);
+  const auto found = label_numbers.find(kept);
   if (found != label_numbers.end()) return found->second;
   if (labels.size() == kMaxLabels) return kMaxLabels;
   const auto number = static_cast<uint32_t>(labels.size());
-  label_numbers.emplace(label_text, number);
-  labels.push_back(label_text);
+  label_numbers.emplace(labels.emplace_back(kept), number);
   return number;
 }
 

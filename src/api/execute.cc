@@ -82,10 +82,12 @@ attn_status attn_plan_execute(attn_plan* plan, attn_session* session, const attn
                               uint32_t input_count, const attn_arg* outputs, uint32_t output_count,
                               const attn_execute_desc* desc, attn_error* error) {
   return attn::api::guard(error, [&](attn::api::Subject& subject) {
-    const attn_plan& self = attn::api::checked(plan, "plan");
+    attn_plan& self = attn::api::checked(plan, "plan");
+    subject.keep(self);
     const attn_op& op = *self.op;
     subject.set(op.title);
     attn_session& order = attn::api::checked(session, "session");
+    subject.keep(order);
     attn::api::check_same_context(op, order);
     const attn_execute_desc options =
         attn::api::execute_options(*op.context, desc, ATTN_EXECUTE_BAKE_HOST_VALUES);

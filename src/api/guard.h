@@ -22,9 +22,33 @@ class Subject {
   }
   std::string_view view() const { return view_; }
 
+  // Keeps a counted object until the call is over, its message included: its handle may be released
+  // meanwhile, by another thread or a callback. At most two.
+  template <class T>
+  void keep(T& object) {
+    object.retain();
+    kept_[kept_count_++] = {&object, [](void* kept) { static_cast<T*>(kept)->unref(); }};
+  }
+
+  Subject() = default;
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+  ~Subject() {
+    while (kept_count_ > 0) {
+      const Kept& last = kept_[--kept_count_];
+      last.drop(last.object);
+    }
+  }
+
  private:
+  struct Kept {
+    void* object;
+    void (*drop)(void*);
+  };
   std::string owned_;
   std::string_view view_;
+  Kept kept_[2];
+  int kept_count_ = 0;
 };
 
 // Writes `status` alone. Null and sizes that cannot be right are left alone.

@@ -64,6 +64,7 @@ attn_status attn_op_prepare(attn_op* op, const attn_prepare_desc* desc, attn_pla
                             attn_error* error) {
   return guard(error, [&](Subject& subject) {
     attn_op& self = checked(op, "op");
+    subject.keep(self);
     subject.set(self.title);
     const attn_prepare_desc request = attn::api::copy_in(desc, "desc");
     if (plan == nullptr) attn::fail_argument("plan is null; it receives the plan");

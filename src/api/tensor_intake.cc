@@ -108,7 +108,8 @@ Extent take_strides(const attn_tensor& source, const char* name, Intake intake, 
     const int64_t stride = defaults || size == 1 ? row_major : source.strides[axis];
     tensor.strides[axis] = stride;
     row_major = size < 0 ? 0 : row_major * std::max<int64_t>(size, 1);
-    if (stride == 0 && is_output && size > 1) {
+    // A default stride is 0 only where a size further in is not known.
+    if (stride == 0 && is_output && size > 1 && !defaults) {
       fail_argument(name, ": stride 0 on axis ", i, " of size ", size,
                     "; outputs need an element of their own for each index");
     }

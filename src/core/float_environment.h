@@ -19,7 +19,7 @@ class FloatEnvironment {
     if ((saved_ & ~kFlags) != kModes) set_modes(kModes);
   }
   ~FloatEnvironment() {
-    if ((saved_ & ~kFlags) != kModes) set_modes(saved_);
+    if (modes() != saved_) set_modes(saved_);  // exception flags of what was computed included
   }
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;

@@ -78,6 +78,17 @@ void refuse_cache_forms(const Attributes& attributes) {
   }
 }
 
+// Attributes are float32 in ONNX. 0 has a meaning of its own, so nothing else may become it.
+float float_of(const Attributes& attributes, const char* name) {
+  const double value = attributes.real(name, 0);
+  const auto rounded = static_cast<float>(value);
+  if (rounded == 0 && value != 0) {
+    fail_argument("attribute '", name, "': expected 0 or a number that float32 can hold; got ",
+                  value);
+  }
+  return rounded;
+}
+
 }  // namespace
 
 Settings read_settings(const Attributes& attributes) {
@@ -89,8 +100,8 @@ Settings read_settings(const Attributes& attributes) {
                   "; got ", settings.q_heads);
   }
   read_window(attributes, settings);
-  settings.scale = static_cast<float>(attributes.real("scale", 0));
-  settings.softcap = static_cast<float>(attributes.real("softcap", 0));
+  settings.scale = float_of(attributes, "scale");
+  settings.softcap = float_of(attributes, "softcap");
   if (settings.softcap < 0) {
     fail_argument("attribute 'softcap': expected 0 (off) or more; got ", settings.softcap);
   }

@@ -26,6 +26,17 @@ class ApiEnvironmentTest : public ::testing::Test {
   std::vector<const char*> names_;
 };
 
+TEST_F(ApiEnvironmentTest, ALevelThatIsNoneIsTheVariables) {
+  set("ATTN_C_SIMD_LEVEL", "avx9");
+  attn_context_desc desc = ATTN_CONTEXT_DESC_INIT;
+  attn_context* context = nullptr;
+  EXPECT_REFUSED(attn_context_create(&desc, &context, &error), ATTN_INVALID_ARGUMENT,
+                 "environment variable ATTN_C_SIMD_LEVEL is \"avx9\", which is no level");
+  desc.simd_level = "avx8";
+  EXPECT_REFUSED(attn_context_create(&desc, &context, &error), ATTN_INVALID_ARGUMENT,
+                 "simd_level is \"avx8\", which is no level");
+}
+
 TEST_F(ApiEnvironmentTest, CountsWhereTheDescSaysNothing) {
   set("ATTN_C_THREAD_COUNT", "3");
   set("ATTN_C_SIMD_LEVEL", "generic");

@@ -190,5 +190,41 @@ TEST_F(ApiTest, InferOutput) {
                  ATTN_INVALID_ARGUMENT, "output is null");
 }
 
+// What inference says of an output is what the gate takes for it, unknown sizes and strides included.
+TEST_F(ApiTest, TheGateTakesWhatInferenceGives) {
+  for (const bool unknown_batch : {false, true}) {
+    DecodeStep step(2, 3, 8);
+    step.drop_data();
+    if (unknown_batch) {
+      for (attn_tensor* tensor : {&step.t_q, &step.t_k, &step.t_v, &step.t_kc, &step.t_vc}) {
+        tensor->shape[0] = -1;
+        for (int64_t& stride : tensor->strides) stride = 0;
+      }
+      step.t_seqlens.shape[0] = -1;
+      step.t_seqlens.strides[0] = 0;
+    }
+    attn_tensor outputs[3] = {ATTN_TENSOR_INIT, ATTN_TENSOR_INIT, ATTN_TENSOR_INIT};
+    attn_arg arguments[3];
+    for (uint32_t slot = 0; slot < 3; ++slot) {
+      ASSERT_OK(
+          attn_op_infer_output(op, step.inputs.data(), 7, slot, &outputs[slot], nullptr, &error));
+      arguments[slot] = {slot, 0, &outputs[slot]};
+    }
+    attn_query_desc question = step.query_desc();
+    question.outputs = arguments;
+    question.output_count = 3;
+    attn_support support = ATTN_SUPPORT_INIT;
+    ASSERT_OK(attn_op_query(op, &question, &support, &error));
+    EXPECT_EQ(support.supported, 1u) << support.reason;
+
+    attn_tensor by_shape = outputs[0];
+    by_shape.shape[1] = -1;
+    for (int64_t& stride : by_shape.strides) stride = 0;
+    arguments[0].tensor = &by_shape;
+    ASSERT_OK(attn_op_query(op, &question, &support, &error));
+    EXPECT_EQ(support.supported, 1u) << support.reason;
+  }
+}
+
 }  // namespace
 }  // namespace attn::test

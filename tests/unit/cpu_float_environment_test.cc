@@ -129,6 +129,19 @@ TEST(CpuFloatEnvironment, ModesOfTheCallerChangeNoBit) {
   }
 }
 
+// What was computed leaves no flag of an exception behind, and takes none away.
+TEST(CpuFloatEnvironment, TheCallersFlagsStay) {
+  const auto backend = make_cpu_backend({});
+  for (const uint32_t flags : {0x00u, 0x20u, 0x04u}) {
+    for (const uint32_t modes : {kDefault, kModes[0]}) {
+      Call call(kFloat32, 3);
+      const Modes scope(modes | flags);
+      call.run(*backend, "");
+      EXPECT_EQ(_mm_getcsr(), modes | flags);
+    }
+  }
+}
+
 // The conversions alone do not even need the right modes.
 TEST(CpuFloatEnvironment, SubnormalFloat16IsConvertedWhateverTheModes) {
   std::vector<uint16_t> halves;

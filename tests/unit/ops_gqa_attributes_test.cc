@@ -57,6 +57,13 @@ TEST(GqaAttributes, Softcap) {
   EXPECT_EQ(spec_with({make_float("softcap", 30)}).softcap, 30);
   EXPECT_EQ(refusal_with(make_float("softcap", -1)),
             "1: attribute 'softcap': expected 0 (off) or more; got -1");
+  for (const char* name : {"scale", "softcap"}) {
+    for (const double tiny : {1e-50, -1e-50}) {
+      EXPECT_NE(refusal_with(make_float(name, tiny))
+                    .find(std::string("attribute '") + name + "': expected 0 or a number that"),
+                std::string::npos);
+    }
+  }
   EXPECT_EQ(refusal_with(make_float("softcap", HUGE_VAL)),
             "1: attribute 'softcap': expected a finite float32; got inf");
 }
