@@ -226,7 +226,7 @@ class Cuda final : public CudaBackend {
     } else {
       attnk::FaultState* faults = session.faults();
       attnk::FaultRecord* record = session.device_record();
-      void* arguments[] = {&faults, &record};
+      void* arguments[] = {static_cast<void*>(&faults), static_cast<void*>(&record)};
       launch_kernel(driver, *plan.end_call, 1, 1, stream, arguments, false);
     }
     if (capture.active) session.retain_in(capture.graph, kernels_.code());

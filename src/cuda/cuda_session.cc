@@ -45,7 +45,7 @@ void CudaSession::clear_faults(void* stream) {
   ContextScope scope(list_->context());
   attnk::FaultState* state = faults();
   attnk::FaultRecord* record = device_record();
-  void* arguments[] = {&state, &record};
+  void* arguments[] = {static_cast<void*>(&state), static_cast<void*>(&record)};
   launch_kernel(list_->context().driver, *clear_kernel_, 1, 1, static_cast<CUstream>(stream),
                 arguments, false);
 }

@@ -205,6 +205,7 @@ void DiskCache::shrink() const {
   uint64_t total = 0;
   DIR* folder = opendir(folder_.c_str());
   if (folder == nullptr) return;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): safe on a stream of its own
   while (const dirent* item = readdir(folder)) {
     const std::string_view file = item->d_name;
     const bool temporary = file.starts_with(kTemporary);

@@ -140,6 +140,7 @@ inline constexpr int kMinimumDriverVersion = 12000;
 
 // The driver's functions. One a process and path; any threads.
 struct Driver {
+  // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define X(name, symbol, version, parameters) CUresult(*name) parameters = nullptr;
   ATTN_DRIVER_FUNCTIONS(X)
 #undef X

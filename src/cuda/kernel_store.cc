@@ -198,6 +198,7 @@ const LoadedKernel* KernelStore::get(const KernelVariant& variant) {
 void KernelStore::prefetch(std::span<const KernelVariant> variants) {
   if (variants.size() < 2) return;
   std::vector<std::thread> threads;
+  threads.reserve(variants.size());
   std::vector<std::exception_ptr> errors(variants.size());
   for (size_t i = 0; i < variants.size(); ++i) {
     threads.emplace_back([&, i] {

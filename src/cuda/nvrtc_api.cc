@@ -134,6 +134,7 @@ CompiledKernel Nvrtc::compile(const std::string& name, const std::string& source
   if (line_info) options.push_back("-lineinfo");
   for (const std::string& definition : definitions) options.push_back("-D" + definition);
   std::vector<const char*> option_texts;
+  option_texts.reserve(options.size());
   for (const std::string& option : options) option_texts.push_back(option.c_str());
   result = CompileProgram(program, static_cast<int>(options.size()), option_texts.data());
 

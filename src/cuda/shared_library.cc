@@ -27,6 +27,7 @@ SharedLibrary SharedLibrary::open(const std::vector<LibraryPlace>& places) {
       library.path_ = place.path;
       return library;
     }
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): one a thread in glibc
     const char* words = dlerror();
     library.failed_.push_back(
         {place, place.only_loaded || words == nullptr ? std::string() : reason(place, words)});
