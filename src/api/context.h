@@ -1,9 +1,11 @@
 // attn_context: a device with its options, plan cache, counters and callbacks.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -37,13 +39,14 @@ struct attn_context final : attn::api::Object<attn_context, attn::api::ObjectKin
   std::unique_ptr<attn::Backend> backend;
   attn::api::PlanCache plans;
 
-  // Labels of ops by number, so that a device can say whose lengths were bad; kept when the op is
-  // gone, each once.
-  uint32_t number_of(const std::string& label_text);
+  // Labels of ops by number, so that a device can say whose lengths were bad. A fault may reach the
+  // host when the op is gone, so they stay: each once, and no more of it than attn_fault_info can
+  // hold.
+  uint32_t number_of(std::string_view label_text);
   std::string label(uint32_t number);
   std::mutex labels_mutex;
-  std::vector<std::string> labels;
-  std::unordered_map<std::string, uint32_t> label_numbers;
+  std::deque<std::string> labels;  // by number; growing moves none of the keys below
+  std::unordered_map<std::string_view, uint32_t> label_numbers;
 
   // Sessions that live, for trim.
   std::mutex sessions_mutex;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "api_fake_backend.h"
 #include "api_fixture.h"
 
 namespace attn::test {
@@ -92,6 +93,40 @@ TEST(ApiContextTest, EverySimdLevelOfTheListCanBeForced) {
     attn_context_release(context);
   }
   attn_context_release(probe);
+}
+
+// Labels stay when their ops are gone, so the context keeps no more of them than a fault can say.
+TEST(ApiContextTest, OfALabelItKeepsWhatAFaultCanSay) {
+  FakeBackend* backend = nullptr;
+  attn_context* context = make_fake_context(&backend);
+  constexpr size_t kRoom = sizeof(attn_fault_info::label) - 1;
+  const std::string start(kRoom, 'x');
+  attn_op* op = make_gqa(context, (start + std::string(1 << 20, 'y')).c_str());
+  attn_op_release(op);
+  EXPECT_EQ(context->label(0), start) << "the first label's number is 0";
+  EXPECT_EQ(context->number_of(start + "z"), 0u) << "what a fault says the same has one number";
+  EXPECT_EQ(context->number_of(start.substr(1)), 1u);
+  EXPECT_EQ(context->number_of(start.substr(1)), 1u);
+  const std::string split = start.substr(1) + "\xc3\xa4";  // the last character would be cut
+  EXPECT_EQ(context->number_of(split), 1u);
+  EXPECT_EQ(context->number_of(""), 2u);
+
+  size_t kept = 0;
+  for (int i = 0; i < 100; ++i) {
+    const std::string label = std::to_string(i) + std::string(1 << 16, 'x');
+    attn_op* one = make_gqa(context, label.c_str());
+    kept += context->label(static_cast<uint32_t>(3 + i)).size();
+    EXPECT_EQ(context->label(static_cast<uint32_t>(3 + i)), label.substr(0, kRoom));
+    attn_op_release(one);
+  }
+  EXPECT_EQ(kept, 100 * kRoom);
+
+  attn_session* session = make_api_session(context);
+  attn_fault_info info = ATTN_FAULT_INFO_INIT;
+  ASSERT_OK(attn_session_poll_faults(session, &info, &error));
+  EXPECT_EQ(info.label, start) << "of number 0";
+  attn_session_release(session);
+  attn_context_release(context);
 }
 
 }  // namespace
