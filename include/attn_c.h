@@ -226,8 +226,7 @@ typedef struct attn_logger {
  *
  * `concurrency` is asked while the context is made, so there is none to call with yet.
  * `parallel_for` may call every function before, between and after its tasks; an execute on another
- * session calls parallel_for in turn, on the same thread. A plan, binding or session that it releases
- * lives until the execute has ended.
+ * session calls parallel_for in turn, on the same thread.
  *
  * Without an executor the CPU uses one pool of the process, shared by all contexts: an execute that
  * finds it taken by another runs its tasks one after the other on its own thread. */

@@ -33,7 +33,8 @@ class PlanEntry {
 };
 
 // Threads: any. `make` runs without a lock; when it throws, every caller that waited for it gets
-// the same exception and nothing is kept.
+// the same exception and nothing is kept. Until it returns, everybody who asks for the key waits:
+// it must not call the host, which may ask too.
 class PlanCache {
  public:
   using Make = std::function<std::shared_ptr<const BackendPlan>(const PlanKey&)>;

@@ -52,6 +52,17 @@ int64_t room_to_grow(int64_t size) {
   return std::min(static_cast<int64_t>(power), kMaxExtent);
 }
 
+void log_plan(const attn_context& context, const std::string& title, const PlanEntry& entry) {
+  if (!context.callbacks.logs(ATTN_LOG_INFO)) return;
+  const ShapeRange& range = entry.key().range;
+  std::string line = cat(title, ": planned for batch ", range.batch, ", query length ",
+                         range.query_rows, ", total length ", range.total, ":");
+  for (const StageReport& stage : entry.plan().report()) {
+    line += cat(" ", stage.stage, " by ", stage.engine, ";");
+  }
+  context.log(ATTN_LOG_INFO, cat(line, " workspace ", entry.plan().workspace_bytes(), " bytes"));
+}
+
 }  // namespace
 
 bool infer_output(const attn_op& op, const Arguments& arguments, int position, Tensor& output) {
@@ -105,6 +116,7 @@ PlanChoice choice_of(const attn_context& context, const attn_prepare_desc& desc)
 std::shared_ptr<const PlanEntry> find_or_make_plan(attn_context& context, const std::string& title,
                                                    const Lowering& call, const PlanChoice& choice) {
   const ShapeRange range = bounds_of(call, choice.range);
+  bool made = false;
   const auto make = [&](const PlanKey& key) {
     const PlanRequest request = request_of(key);
     std::string reason;
@@ -112,17 +124,13 @@ std::shared_ptr<const PlanEntry> find_or_make_plan(attn_context& context, const 
       throw_error(ATTN_UNSUPPORTED, std::move(reason));
     }
     auto plan = context.backend->plan(call, key.range, request);
-    if (context.callbacks.logs(ATTN_LOG_INFO)) {
-      std::string line = cat(title, ": planned for batch ", key.range.batch, ", query length ",
-                             key.range.query_rows, ", total length ", key.range.total, ":");
-      for (const StageReport& stage : plan->report()) {
-        line += cat(" ", stage.stage, " by ", stage.engine, ";");
-      }
-      context.log(ATTN_LOG_INFO, cat(line, " workspace ", plan->workspace_bytes(), " bytes"));
-    }
+    made = true;
     return plan;
   };
-  return context.plans.find_or_make(make_key(call, choice.engine, choice.flags, range), make);
+  auto entry = context.plans.find_or_make(make_key(call, choice.engine, choice.flags, range), make);
+  // Only now that the cache holds the plan: a logger that asks for the same one finds it.
+  if (made) log_plan(context, title, *entry);
+  return entry;
 }
 
 std::shared_ptr<const PlanEntry> find_or_make_growing_plan(attn_context& context,

@@ -1,7 +1,11 @@
 // The host's callbacks: used, given back once, and allowed to fail.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <future>
 #include <string>
+#include <vector>
 
 #include "api_fixture.h"
 #include "api_host.h"
@@ -141,6 +145,141 @@ TEST(ApiCallbackTest, CallbacksMayThrow) {
   attn_plan_release(plan);
   attn_op_release(op);
   attn_context_release(context);
+}
+
+// A logger that prepares what the line is about. It does so on a thread of its own, so that one that
+// waits for the call around it shows and does not hang.
+struct PreparingLogger {
+  attn_op* op = nullptr;
+  const DecodeStep* step = nullptr;
+  std::future<attn_status> inner;
+  attn_plan* plan = nullptr;
+  int lines = 0;
+  bool in_time = false;
+
+  attn_logger logger() {
+    attn_logger logger = ATTN_LOGGER_INIT;
+    logger.user = this;
+    logger.minimum_severity = ATTN_LOG_INFO;
+    logger.log = [](void* user, int32_t, const char*) {
+      auto& self = *static_cast<PreparingLogger*>(user);
+      if (self.lines++ != 0) return;
+      self.inner = std::async(std::launch::async,
+                              [&self] { return self.step->prepare(self.op, &self.plan, nullptr); });
+      self.in_time = self.inner.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    };
+    return logger;
+  }
+};
+
+TEST(ApiCallbackTest, ALoggerMayPrepareWhatItHearsOf) {
+  for (const bool through_binding : {false, true}) {
+    PreparingLogger host;
+    const attn_logger logger = host.logger();
+    attn_context_desc desc = api_context_desc();
+    desc.logger = &logger;
+    attn_context* context = make_api_context(&desc);
+    attn_session* session = make_api_session(context);
+    host.op = make_gqa(context, "heard");
+    const DecodeStep step;
+    host.step = &step;
+    attn_plan* plan = nullptr;
+    attn_binding* binding = nullptr;
+    if (through_binding) {
+      ASSERT_OK(attn_binding_create(host.op, session, &binding, &error));
+      ASSERT_OK(step.set(binding, &error));
+      ASSERT_OK(attn_binding_prepare(binding, nullptr, &error));
+    } else {
+      ASSERT_OK(step.prepare(host.op, &plan, &error));
+    }
+    EXPECT_EQ(host.lines, 1) << "there is one plan, so there is one line";
+    EXPECT_TRUE(host.in_time) << "the logger's prepare waited for the call around it";
+    ASSERT_TRUE(host.inner.valid());
+    EXPECT_EQ(host.inner.get(), ATTN_OK);
+    const attn_context_stats stats = api_stats(context);
+    EXPECT_EQ(stats.plans_created, 1u);
+    EXPECT_EQ(stats.plan_cache_hits, 1u);
+    attn_plan_release(host.plan);
+    attn_plan_release(plan);
+    attn_binding_release(binding);
+    attn_session_release(session);
+    attn_op_release(host.op);
+    attn_context_release(context);
+  }
+}
+
+// A pool and an allocator that call the library from inside an execute.
+struct CallingHost {
+  attn_context* context = nullptr;
+  attn_plan* plan = nullptr;
+  attn_session* busy = nullptr;
+  attn_session* other = nullptr;
+  DecodeStep* step = nullptr;
+  int depth = 0;
+  attn_status of_busy = ATTN_OK;
+  attn_status of_other = ATTN_INTERNAL;
+  std::vector<attn_status> of_trims;
+
+  attn_executor executor() {
+    attn_executor executor = ATTN_EXECUTOR_INIT;
+    executor.user = this;
+    executor.concurrency = [](void*) -> int32_t { return 2; };
+    executor.parallel_for = [](void* user, int32_t count, void (*task)(void*, int32_t),
+                               void* task_context) {
+      auto& self = *static_cast<CallingHost*>(user);
+      if (self.depth++ == 0) {
+        self.of_busy = self.step->execute(self.plan, self.busy, nullptr);
+        self.of_other = self.step->execute(self.plan, self.other, nullptr);
+      }
+      for (int32_t i = 0; i < count; ++i) task(task_context, i);
+    };
+    return executor;
+  }
+
+  attn_allocator allocator() {
+    attn_allocator allocator = ATTN_ALLOCATOR_INIT;
+    allocator.user = this;
+    allocator.allocate = [](void* user, uint32_t, uint64_t bytes, uint64_t alignment,
+                            void*) -> void* {
+      static_cast<CallingHost*>(user)->trim();
+      return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    };
+    allocator.deallocate = [](void* user, uint32_t, void* memory, uint64_t, void*) {
+      static_cast<CallingHost*>(user)->trim();
+      std::free(memory);
+    };
+    return allocator;
+  }
+
+  void trim() { of_trims.push_back(attn_context_trim(context, nullptr)); }
+};
+
+TEST(ApiCallbackTest, PoolAndAllocatorMayCallTheLibrary) {
+  CallingHost host;
+  const attn_executor executor = host.executor();
+  const attn_allocator allocator = host.allocator();
+  attn_context_desc desc = api_context_desc();
+  desc.executor = &executor;
+  desc.allocator = &allocator;
+  host.context = make_api_context(&desc);
+  attn_op* op = make_gqa(host.context, nullptr, 16, 8);
+  host.busy = make_api_session(host.context);
+  host.other = make_api_session(host.context);
+  DecodeStep step(8, 1, 256, 16, 8);
+  host.step = &step;
+  ASSERT_OK(step.prepare(op, &host.plan, &error));
+  ASSERT_OK(step.execute(host.plan, host.busy, &error));
+  step.expect_value_rows();
+  EXPECT_GT(host.depth, 1) << "the pool was not asked";
+  EXPECT_EQ(host.of_busy, ATTN_BUSY);
+  EXPECT_EQ(host.of_other, ATTN_OK);
+  ASSERT_OK(attn_context_trim(host.context, &error));
+  EXPECT_EQ(host.of_trims, std::vector<attn_status>(4, ATTN_OK)) << "two taken, two given back";
+  attn_plan_release(host.plan);
+  attn_session_release(host.busy);
+  attn_session_release(host.other);
+  attn_op_release(op);
+  attn_context_release(host.context);
 }
 
 }  // namespace
