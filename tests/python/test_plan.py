@@ -81,6 +81,25 @@ def test_a_plan_made_of_shapes_serves_memory_of_other_lengths(op):
         assert_close(output, want)
 
 
+@pytest.mark.parametrize("outputs", [
+    None, ["output", "present_key", "present_value"], {"output": None, "present_key": None},
+    ["present_value", "output", "output"]])
+def test_sizes_that_follow_from_a_value_may_stay_open(op, outputs):
+    """The gate takes these specs, whose present caches are as long as the total says; so does
+    prepare, and the plan runs when the value is there."""
+    inputs = decode()
+    specs = {name: TensorSpec(array.dtype, array.shape) for name, array in inputs.items()}
+    names = list(dict.fromkeys(outputs or ["output", "present_key", "present_value"]))
+    assert op.infer("present_key", **specs).shape == (2, KV_HEADS, -1, SIZE)
+    assert op.query(outputs=names, **specs)
+    plan = op.prepare(specs, outputs)
+    want = expected(inputs, 16)
+    given = {name: np.full_like(want[name], np.nan) for name in names}
+    plan.execute(inputs, given)
+    for name in names:
+        assert_close(given[name], want[name])
+
+
 def test_a_plan_refuses_what_it_was_not_made_for(op):
     plan = op.prepare(prompt(), ["output"])
     other = prompt(dtype=np.float16)

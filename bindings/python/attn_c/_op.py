@@ -102,8 +102,8 @@ class Op:
                          stream=None) -> Arguments:
         """The outputs as the library takes them; names alone where their shape follows."""
         arguments = Arguments()
-        pairs = outputs.items() if isinstance(outputs, Mapping) else ((n, None) for n in outputs)
-        for name, value in pairs:
+        wanted = outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
+        for name, value in wanted.items():
             info = self.output_info(name)
             if value is None:
                 arguments.native.add_name(info.slot)
@@ -182,12 +182,7 @@ class Op:
         result does not depend on its batch.
         """
         ins = self.input_arguments(inputs)
-        names = self._default_outputs(ins) if outputs is None else outputs
-        wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
-        for name, value in wanted.items():
-            if value is None:
-                wanted[name] = self._infer(ins, self.output_info(name))[0]
-        outs = self.output_arguments(wanted)
+        outs = self.output_arguments(self._default_outputs(ins) if outputs is None else outputs)
         self._add_aliases(outs, aliases)
         return self._prepare(
             ins, outs, engine=engine, batch_invariant=batch_invariant, allow_tf32=allow_tf32,
