@@ -61,6 +61,38 @@ def test_foreign_tensors_go_in_without_a_copy(op, versioned, foreign_module):
     assert_close(out.output.array, expected(inputs, 16)["output"])
 
 
+@pytest.mark.parametrize("module", [None, types.ModuleType("foreign")])
+def test_results_are_numpys_where_the_family_takes_no_dlpack(op, module, monkeypatch):
+    """A family whose module is not there, or has no from_dlpack, costs no result."""
+    monkeypatch.setattr(Foreign, "__module__", "foreign")
+    monkeypatch.delitem(sys.modules, "foreign", raising=False)
+    if module is not None:
+        monkeypatch.setitem(sys.modules, "foreign", module)
+    inputs = prompt()
+    out = op(**dict(inputs, query=Foreign(inputs["query"])))
+    assert all(isinstance(array, np.ndarray) for array in out)
+    assert_close(out.output, expected(inputs, 5)["output"])
+
+
+def test_a_subclass_is_of_its_bases_family(op, foreign_module):
+    class Mine(Foreign):
+        pass
+
+    assert Mine.__module__ != "foreign"
+    inputs = prompt()
+    out = op(**dict(inputs, query=Mine(inputs["query"])))
+    assert type(out.output) is Foreign
+    assert_close(out.output.array, expected(inputs, 5)["output"])
+
+
+def test_results_that_numpy_cannot_pass_on_stay_numpys(op, foreign_module):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy alone has no bfloat16")
+    family = attn_c._tensors.Family(Foreign(prompt()["query"]))
+    array = family.empty(attn_c.TensorSpec("bfloat16", (2, 3)))
+    assert array.dtype == ml_dtypes.bfloat16 and family.finish(array) is array
+    assert isinstance(family.finish(np.zeros(3, np.float16)), Foreign)
+
+
 def test_the_stream_reaches_producers_on_a_device_alone(op):
     host, device = Foreign(prompt()["query"]), Foreign(prompt()["key"], device=(2, 0))
     arguments = op.input_arguments({"query": host, "key": device}, stream=7)

@@ -7,7 +7,8 @@
     out.output, out.present_key
 
 Tensors of any family that speaks DLPack go in without a copy; results come back in the family of
-the first input. A thin layer over attn_c.h: what it says of objects, threads and errors holds here.
+the first input, or numpy's where that family cannot take them. A thin layer over attn_c.h: what it
+says of objects, threads and errors holds here.
 """
 
 from . import _loading  # noqa: F401  (first: it decides which library the rest uses)

@@ -203,7 +203,8 @@ class Op:
     def __call__(self, *, outputs: Optional[Sequence[str]] = None,
                  out: Optional[Mapping[str, Any]] = None, session=None,
                  stream: Optional[int] = None, engine: Optional[str] = None, **inputs):
-        """Runs the op and gives a named tuple of outputs in the family of the first input.
+        """Runs the op and gives a named tuple of outputs in the family of the first input; numpy's
+        where that family's module has no from_dlpack.
 
         outputs: the names wanted; without it all that the op can give. out: memory of the caller
         for some of them, an input's own for work in place. Prepares by itself.

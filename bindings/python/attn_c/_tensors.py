@@ -130,15 +130,22 @@ def memory_of(value) -> tuple[int, int]:
 
 
 class Family:
-    """Makes outputs in the family of an input."""
+    """Makes outputs in the family of an input: that of its type's module, or of a base's, if there
+    is one that makes tensors from DLPack; else numpy. Decided before anything runs."""
 
     def __init__(self, like) -> None:
         self._like = like
         self._module = None
-        root = type(like).__module__.partition(".")[0]
-        if not isinstance(like, np.ndarray) and hasattr(like, "__dlpack__"):
-            self._module = sys.modules.get(root)
-        self._is_torch = self._module is not None and root == "torch"
+        self._is_torch = False
+        if isinstance(like, np.ndarray) or not hasattr(like, "__dlpack__"):
+            return
+        for kind in type(like).__mro__:
+            root = kind.__module__.partition(".")[0]
+            module = sys.modules.get(root)
+            self._is_torch = root == "torch" and module is not None
+            if self._is_torch or callable(getattr(module, "from_dlpack", None)):
+                self._module = module
+                return
 
     def empty(self, spec: TensorSpec):
         """Memory for an output: of the family itself where it can be written to, else numpy's."""
@@ -148,7 +155,8 @@ class Family:
         return np.empty(tuple(spec.shape), numpy_type(spec.dtype))
 
     def finish(self, array):
-        """What the caller gets of `empty`'s memory once it is filled."""
-        if self._module is None or self._is_torch:
+        """What the caller gets of `empty`'s memory once it is filled. numpy keeps what it cannot
+        pass on by DLPack: bfloat16."""
+        if self._module is None or self._is_torch or array.dtype.kind == "V":
             return array
         return self._module.from_dlpack(array)
