@@ -1,5 +1,7 @@
 """Errors: a class a status, with the library's words."""
 
+import fractions
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,84 @@ def test_devices_that_are_not_there():
         if not device.available and device.device_type == native.ATTN_DEVICE_CUDA:
             with pytest.raises(attn_c.Unavailable):
                 attn_c.Context(f"cuda:{device.device_id}")
+
+
+GQA = ("com.microsoft", "GroupQueryAttention")
+HEADS = {"num_heads": 4, "kv_num_heads": 2}
+SPECS = {"query": ("float32", (1, 1, 64)), "key": ("float32", (1, 1, 32)),
+         "value": ("float32", (1, 1, 32)), "seqlens_k": ("int32", (1,)),
+         "total_sequence_length": ("int32", ())}
+
+
+@pytest.mark.parametrize("number", [2**64, -2**63 - 1, 2**20000], ids=["more", "less", "huge"])
+@pytest.mark.parametrize("name, use", [
+    ("attribute num_heads", lambda ctx, op, n: ctx.op(*GQA, num_heads=n, kv_num_heads=2)),
+    ("attribute scale", lambda ctx, op, n: ctx.op(*GQA, scale=[1, n], **HEADS)),
+    ("version", lambda ctx, op, n: ctx.op(*GQA, version=n, **HEADS)),
+    ("thread_count", lambda ctx, op, n: attn_c.Context("cpu", thread_count=n)),
+    ("cache_limit_bytes", lambda ctx, op, n: attn_c.Context("cpu", cache_limit_bytes=n)),
+    ("native_context", lambda ctx, op, n: attn_c.Context("cpu", native_context=n)),
+    ("query: shape", lambda ctx, op, n: op.query(**dict(SPECS, query=("float32", (n, 1, 64))))),
+    ("query: device",
+     lambda ctx, op, n: op.query(**dict(SPECS, query=("float32", (1, 1, 64), (1, n))))),
+    ("max_batch", lambda ctx, op, n: op.prepare(SPECS, max_batch=n)),
+    ("max_query_length", lambda ctx, op, n: op.prepare(SPECS, max_query_length=n)),
+    ("max_total_length", lambda ctx, op, n: op.bind().prepare(max_total_length=n)),
+    ("stream", lambda ctx, op, n: op(stream=n, **prompt())),
+    ("stream", lambda ctx, op, n: op.bind(None, prompt()).execute(stream=n)),
+    ("stream", lambda ctx, op, n: ctx.session().clear_faults(n)),
+])
+def test_integers_that_the_library_cannot_hold_are_refused_in_words(ctx, op, name, use, number):
+    with pytest.raises(attn_c.InvalidArgument, match=f"^{name}: expected .* to .*; got ") as caught:
+        use(ctx, op, number)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("device", ["cuda:2147483648", "cuda:" + "9" * 5000, "cuda:\u0663"],
+                         ids=["more", "huge", "other digits"])
+def test_numbers_of_devices_are_small_and_plain(device):
+    with pytest.raises(attn_c.InvalidArgument, match="^device.*: expected "):
+        attn_c.Context(device)
+
+
+def test_numbers_that_no_float_holds_are_refused_in_words(ctx):
+    huge = fractions.Fraction(10**400, 3)
+    for scale in (huge, [0.5, huge]):
+        with pytest.raises(attn_c.InvalidArgument, match="^attribute scale: expected a number"):
+            ctx.op(*GQA, scale=scale, **HEADS)
+
+
+def test_integers_of_numpy_are_integers(ctx):
+    assert attn_c.Context("cpu", thread_count=np.int64(1)).info.thread_count == 1
+    for version in (1.0, "1", None):
+        with pytest.raises(TypeError):
+            ctx.op(*GQA, version=version, **HEADS)
+
+
+@pytest.mark.parametrize("words", ["a\0b", "\ud800"])
+@pytest.mark.parametrize("name, use", [
+    ("domain", lambda ctx, op, t: ctx.op(t, GQA[1], **HEADS)),
+    ("type", lambda ctx, op, t: ctx.op(GQA[0], t, **HEADS)),
+    ("label", lambda ctx, op, t: ctx.op(*GQA, label=t, **HEADS)),
+    ("label", lambda ctx, op, t: ctx.session(t)),
+    ("the name of an attribute", lambda ctx, op, t: ctx.op(*GQA, **HEADS, **{t: 1})),
+    ("attribute k_quant_type", lambda ctx, op, t: ctx.op(*GQA, k_quant_type=t, **HEADS)),
+    ("engine", lambda ctx, op, t: attn_c.Context("cpu", engine=t)),
+    ("cache_folder", lambda ctx, op, t: attn_c.Context("cpu", cache_folder=t)),
+    ("engine", lambda ctx, op, t: op.query(engine=t, **SPECS)),
+    ("engine", lambda ctx, op, t: op.prepare(SPECS, engine=t)),
+    ("engine", lambda ctx, op, t: op.bind().prepare(engine=t)),
+])
+def test_texts_that_the_library_cannot_hold_are_refused_in_words(ctx, op, name, use, words):
+    with pytest.raises(attn_c.InvalidArgument, match=f"^{name}: expected a text"):
+        use(ctx, op, words)
+
+
+def test_bytes_of_a_text_are_utf8(ctx):
+    assert ctx.op(*GQA, k_quant_type=b"NONE", **HEADS)
+    for words in (b"\xff", b"NONE\0"):
+        with pytest.raises(attn_c.InvalidArgument, match="^attribute k_quant_type: expected"):
+            ctx.op(*GQA, k_quant_type=words, **HEADS)
 
 
 def test_an_unknown_simd_level_is_refused():

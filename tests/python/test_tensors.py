@@ -191,8 +191,16 @@ def test_arrays_that_cannot_be_described_are_refused_by_name(op):
         op(**dict(prompt(), query=prompt()["query"].astype(">f4")))
     with pytest.raises(attn_c.InvalidArgument, match="query: expected a tensor.*list"):
         op(**dict(prompt(), query=[1.0, 2.0]))
-    with pytest.raises(attn_c.InvalidArgument, match="seqlens_k.*does not fit int32"):
-        op(**dict(prompt(), seqlens_k=[2**31, 4]))
+    for lengths in ([2**31, 4], [4, -2**31 - 1], [2**63, -1], [2**200, 4], [4, 2**20000]):
+        with pytest.raises(attn_c.InvalidArgument, match="seqlens_k.*does not fit int32"):
+            op(**dict(prompt(), seqlens_k=lengths))
+    with pytest.raises(attn_c.InvalidArgument, match="total_sequence_length: an integer of 20001"):
+        op(**dict(prompt(), total_sequence_length=2**20000))
+    with pytest.raises(attn_c.InvalidArgument, match="seqlens_k.*inhomogeneous"):
+        op(**dict(prompt(), seqlens_k=[[4], [4, 4]]))
+    for lengths in ([4.0, 4.0], [True, False], [None, 4]):
+        with pytest.raises(attn_c.InvalidArgument, match="seqlens_k: expected a tensor.*list"):
+            op(**dict(prompt(), seqlens_k=lengths))
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy alone has no bfloat16")
     packed = np.zeros(4, np.dtype([("skip", "u1"), ("value", ml_dtypes.bfloat16)]))["value"]
     with pytest.raises(attn_c.InvalidArgument, match="strides"):

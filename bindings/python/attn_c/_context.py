@@ -5,9 +5,11 @@ from typing import NamedTuple, Optional
 
 from . import errors, native  # noqa: F401  (errors: so that native raises them)
 from ._op import Op
+from ._values import address, integer, text
 from .errors import InvalidArgument
 
 _DEVICE_TYPES = {"cpu": native.ATTN_DEVICE_CPU, "cuda": native.ATTN_DEVICE_CUDA}
+_MOST_DIGITS = 10  # of a device's number
 
 
 class ContextInfo(NamedTuple):
@@ -49,9 +51,10 @@ class ContextStats(NamedTuple):
 
 def _parse_device(device: str) -> tuple[int, int]:
     kind, _, number = device.partition(":")
-    if kind not in _DEVICE_TYPES or (number and not number.isdecimal()):
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+    if kind not in _DEVICE_TYPES or (number and not is_number):
         raise InvalidArgument(f'device: expected "cpu", "cuda" or "cuda:N"; got {device!r}')
-    return _DEVICE_TYPES[kind], int(number or 0)
+    return _DEVICE_TYPES[kind], integer("device number", int(number or 0), "int32")
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -76,14 +79,14 @@ class Context:
         desc.device_type, desc.device_id = _parse_device(device)
         desc.flags = ((native.ATTN_CONTEXT_IGNORE_ENVIRONMENT if ignore_environment else 0)
                       | (0 if disk_cache else native.ATTN_CONTEXT_NO_DISK_CACHE))
-        desc.thread_count = thread_count
-        desc.native_context = native_context
-        desc.cache_limit_bytes = cache_limit_bytes
-        for name, text in (("simd_level", simd_level), ("engine", engine),
-                           ("driver_path", driver_path), ("nvrtc_path", nvrtc_path),
-                           ("cache_folder", cache_folder)):
-            if text is not None:
-                setattr(desc, name, text)
+        desc.thread_count = integer("thread_count", thread_count, "int32")
+        desc.native_context = address("native_context", native_context)
+        desc.cache_limit_bytes = integer("cache_limit_bytes", cache_limit_bytes, "uint64")
+        for name, value in (("simd_level", simd_level), ("engine", engine),
+                            ("driver_path", driver_path), ("nvrtc_path", nvrtc_path),
+                            ("cache_folder", cache_folder)):
+            if value is not None:
+                setattr(desc, name, text(name, value))
         self.handle = native.attn_context_create(desc)
         self._idle_sessions: list[Session] = []
 
@@ -136,7 +139,7 @@ class Session:
     def __init__(self, context: Context, label: Optional[str] = None) -> None:
         desc = native.attn_session_desc()
         if label is not None:
-            desc.label = label
+            desc.label = text("label", label)
         self.context = context
         self.handle = native.attn_session_create(context.handle, desc)
 
@@ -149,4 +152,4 @@ class Session:
 
     def clear_faults(self, stream: Optional[int] = None) -> None:
         """Ends a poisoning, in the order of the stream."""
-        native.attn_session_clear_faults(self.handle, stream)
+        native.attn_session_clear_faults(self.handle, address("stream", stream))

@@ -10,6 +10,7 @@ from ._binding import Binding
 from ._introspection import OperatorInfo, SlotInfo, find_operator
 from ._plan import Plan, execute_desc, fill_prepare_desc
 from ._tensors import Arguments, Family, TensorSpec, spec_of
+from ._values import integer, real, shown, text
 from .errors import InvalidArgument, Unsupported
 
 
@@ -26,22 +27,24 @@ class Support(NamedTuple):
 
 
 def _add_attribute(attributes, name: str, value) -> None:
+    name = text("the name of an attribute", name)
+    title = f"attribute {name}"
     if isinstance(value, (str, bytes)):
-        attributes.add_string(name, value.decode() if isinstance(value, bytes) else value)
+        attributes.add_string(name, text(title, value))
     elif isinstance(value, numbers.Integral):
-        attributes.add_int(name, int(value))
+        attributes.add_int(name, integer(title, value, "int64"))
     elif isinstance(value, numbers.Real):
-        attributes.add_float(name, float(value))
+        attributes.add_float(name, real(title, value))
     elif isinstance(value, collections.abc.Iterable):
         values = list(value)
         if all(isinstance(item, numbers.Integral) for item in values):
-            attributes.add_ints(name, values)
+            attributes.add_ints(name, [integer(title, item, "int64") for item in values])
         elif all(isinstance(item, numbers.Real) for item in values):
-            attributes.add_floats(name, values)
+            attributes.add_floats(name, [real(title, item) for item in values])
         else:
-            raise InvalidArgument(f"attribute {name}: expected numbers; got {value!r}")
+            raise InvalidArgument(f"{title}: expected numbers; got {shown(value)}")
     else:
-        raise InvalidArgument(f"attribute {name}: expected an int, a float, a text or a sequence "
+        raise InvalidArgument(f"{title}: expected an int, a float, a text or a sequence "
                               f"of numbers; got {type(value).__name__}")
 
 
@@ -62,9 +65,10 @@ class Op:
         for name, value in attributes.items():
             _add_attribute(kept, name, value)
         desc = native.attn_op_desc()
-        desc.domain, desc.type, desc.version = domain, type, version
+        desc.domain, desc.type = text("domain", domain), text("type", type)
+        desc.version = integer("version", version, "int32")
         if label is not None:
-            desc.label = label
+            desc.label = text("label", label)
         desc.set_attributes(kept)
         self.context = context
         self.handle = native.attn_op_create(context.handle, desc)
@@ -136,7 +140,7 @@ class Op:
         desc = native.attn_query_desc()
         desc.set_arguments(ins.native, outs.native)
         if engine is not None:
-            desc.engine = engine
+            desc.engine = text("engine", engine)
         support = native.attn_support()
         native.attn_op_query(self.handle, desc, support)
         return Support(bool(support.supported), support.reason,

@@ -5,6 +5,7 @@ from typing import Any, Mapping, NamedTuple, Optional
 
 from . import native
 from ._tensors import memory_of
+from ._values import address, integer, text
 
 _FIRST_TEXT_BYTES = 4096
 
@@ -57,10 +58,10 @@ def fill_prepare_desc(desc, engine=None, batch_invariant=False, allow_tf32=False
                   | (native.ATTN_PREPARE_ALLOW_TF32 if allow_tf32 else 0)
                   | (native.ATTN_PREPARE_CHECK_ON_HOST if check_on_host else 0))
     if engine is not None:
-        desc.engine = engine
-    desc.max_batch = max_batch
-    desc.max_query_length = max_query_length
-    desc.max_total_length = max_total_length
+        desc.engine = text("engine", engine)
+    desc.max_batch = integer("max_batch", max_batch, "int64")
+    desc.max_query_length = integer("max_query_length", max_query_length, "int64")
+    desc.max_total_length = integer("max_total_length", max_total_length, "int64")
 
 
 def execute_desc(stream=None, workspace=None, prepare=False, bake_host_values=False):
@@ -70,7 +71,7 @@ def execute_desc(stream=None, workspace=None, prepare=False, bake_host_values=Fa
     desc = native.attn_execute_desc()
     desc.flags = ((native.ATTN_EXECUTE_PREPARE if prepare else 0)
                   | (native.ATTN_EXECUTE_BAKE_HOST_VALUES if bake_host_values else 0))
-    desc.stream = stream
+    desc.stream = address("stream", stream)
     if workspace is not None:
         desc.workspace, desc.workspace_bytes = memory_of(workspace)
     return desc

@@ -1,5 +1,6 @@
 """Tensors in and out: DLPack of any family in without a copy, results in the caller's family."""
 
+import numbers
 import sys
 from typing import Any, NamedTuple, Optional, Sequence
 
@@ -8,6 +9,7 @@ import numpy as np
 from . import native
 from ._dtypes import code_of, name_of, numpy_type
 from ._introspection import SlotInfo
+from ._values import integer, shown
 from .errors import InvalidArgument
 
 _NO_STRIDES = (0,) * native.ATTN_MAX_RANK
@@ -33,16 +35,26 @@ def _capsule(value, stream):
         return value.__dlpack__(**keywords)
 
 
+def _is_integer(item) -> bool:
+    return isinstance(item, numbers.Integral) and not isinstance(item, bool)
+
+
 def _array_of_numbers(info: SlotInfo, value) -> np.ndarray:
     """An int, or a sequence of ints, for a slot that takes one integer type."""
     types = info.types
     if len(types) == 1 and types[0].startswith(("int", "uint")):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgument(f"{info.name}: {error}") from error
         wanted = np.dtype(types[0])
-        if array.dtype.kind in "iu" or array.size == 0:
-            limits = np.iinfo(wanted)
+        limits = np.iinfo(wanted)
+        if array.dtype.kind not in "iu" and array.size:
+            # numpy has no integer type for these numbers, or they are none.
+            array = np.asarray(value, object)
+        if array.dtype.kind in "iu" or all(_is_integer(item) for item in array.flat):
             if array.size and (array.min() < limits.min or array.max() > limits.max):
-                raise InvalidArgument(f"{info.name}: {value!r} does not fit {wanted.name}")
+                raise InvalidArgument(f"{info.name}: {shown(value)} does not fit {wanted.name}")
             return array.astype(wanted)
     raise InvalidArgument(
         f"{info.name}: expected a tensor with DLPack of type {' or '.join(types)}; "
@@ -99,8 +111,10 @@ class Arguments:
             return
         spec = TensorSpec(*value)
         code, bits = code_of(spec.dtype)
-        device_type, device_id = spec.device or (0, 0)
-        shape = [-1 if size is None else size for size in spec.shape]
+        device_type, device_id = (integer(f"{info.name}: device", number, "int32")
+                                  for number in spec.device or (0, 0))
+        shape = [-1 if size is None else integer(f"{info.name}: shape", size, "int64")
+                 for size in spec.shape]
         if not self.native.add_shape(info.slot, device_type, device_id, code, bits, shape):
             raise InvalidArgument(f"{info.name}: rank {len(shape)} is beyond "
                                   f"{native.ATTN_MAX_RANK}")
