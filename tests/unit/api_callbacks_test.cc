@@ -148,8 +148,8 @@ TEST(ApiCallbackTest, CallbacksMayThrow) {
   attn_context_release(context);
 }
 
-// A logger that prepares what the line is about. It does so on a thread of its own, so that one that
-// waits for the call around it shows and does not hang.
+// A logger that prepares what the line is about. It does so on a thread of its own, so that a wait
+// for the call around it shows and does not hang.
 struct PreparingLogger {
   attn_op* op = nullptr;
   const DecodeStep* step = nullptr;
