@@ -83,8 +83,8 @@ def differences(rows, stored):
 
 
 def stamp_of(tool, nvrtc, variants):
-    """A file that is there once just this was checked: in the build folder, named by everything that
-    the check depends on. The keys of variants hold a digest of the kernel sources."""
+    """A file that is there once just this was checked: in the build folder, named by everything
+    that the check depends on. The keys of variants hold a digest of the kernel sources."""
     key = hashlib.sha256(Path(nvrtc).resolve().name.encode())
     for file in (Path(__file__), TABLE, HERE / "spills.txt"):
         key.update(file.read_bytes())

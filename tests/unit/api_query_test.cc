@@ -190,7 +190,7 @@ TEST_F(ApiTest, InferOutput) {
                  ATTN_INVALID_ARGUMENT, "output is null");
 }
 
-// What inference says of an output is what the gate takes for it, unknown sizes and strides included.
+// What inference says of an output is what the gate takes for it, unknown sizes included.
 TEST_F(ApiTest, TheGateTakesWhatInferenceGives) {
   for (const bool unknown_batch : {false, true}) {
     DecodeStep step(2, 3, 8);
