@@ -43,6 +43,25 @@ bool same_empty_spec(const std::optional<AttentionSpec>& planned,
   return *planned == spec;
 }
 
+bool same_empty_spec(const std::optional<RotarySpec>& planned,
+                     const std::optional<RotaryProblem>& called) {
+  if (!planned.has_value() || !called.has_value()) return same_spec(planned, called);
+  RotarySpec spec = called->spec;
+  spec.in_place = planned->in_place;
+  spec.unit_channel = planned->unit_channel;
+  spec.transform.unit_strides = planned->transform.unit_strides;
+  return *planned == spec;
+}
+
+bool same_empty_spec(const std::optional<ScatterSpec>& planned,
+                     const std::optional<ScatterProblem>& called) {
+  if (!planned.has_value() || !called.has_value()) return same_spec(planned, called);
+  ScatterSpec spec = called->spec;
+  spec.in_place = planned->in_place;
+  spec.unit_inner = planned->unit_inner;
+  return *planned == spec;
+}
+
 // Collects "what is X, the plan has Y", joined with "; ".
 class Differences {
  public:
@@ -163,6 +182,23 @@ void compare_attention(Differences& out, const AttentionSpec& call, const Attent
   compare_transforms(out, call.query_transform, plan.query_transform);
 }
 
+void compare_rotary(Differences& out, const RotarySpec& call, const RotarySpec& plan) {
+  out.compare("element type", call.type, plan.type);
+  out.compare("heads", call.heads, plan.heads);
+  out.compare("head size", call.head_size, plan.head_size);
+  out.compare("output in place", call.in_place, plan.in_place);
+  out.compare("unit channel strides", call.unit_channel, plan.unit_channel);
+  compare_transforms(out, call.transform, plan.transform);
+}
+
+void compare_scatter(Differences& out, const ScatterSpec& call, const ScatterSpec& plan) {
+  out.compare("element type", call.type, plan.type);
+  out.compare("circular cache", call.circular, plan.circular);
+  out.compare("write indices", call.indexed, plan.indexed);
+  out.compare("cache in place", call.in_place, plan.in_place);
+  out.compare("unit stride of the innermost axis", call.unit_inner, plan.unit_inner);
+}
+
 void compare_sizes(Differences& out, const ShapeRange& call, const ShapeRange& plan) {
   const auto compare = [&out](const char* what, int64_t called, int64_t planned,
                               const char* field) {
@@ -179,16 +215,19 @@ void compare_sizes(Differences& out, const ShapeRange& call, const ShapeRange& p
 bool PlanKey::same_class(const Lowering& call) const {
   if (call.batch == 0) {
     return lengths == call.lengths.spec && same_empty_spec(kv_update, call.kv_update) &&
-           same_empty_spec(attention, call.attention);
+           same_empty_spec(attention, call.attention) && same_empty_spec(rotary, call.rotary) &&
+           same_empty_spec(scatter, call.scatter);
   }
   return lengths == call.lengths.spec && same_spec(kv_update, call.kv_update) &&
-         same_spec(attention, call.attention);
+         same_spec(attention, call.attention) && same_spec(rotary, call.rotary) &&
+         same_spec(scatter, call.scatter);
 }
 
 bool PlanKey::operator==(const PlanKey& other) const {
   return range.batch == other.range.batch && range.query_rows == other.range.query_rows &&
          range.total == other.range.total && flags == other.flags && lengths == other.lengths &&
-         kv_update == other.kv_update && attention == other.attention && engine == other.engine;
+         kv_update == other.kv_update && attention == other.attention && rotary == other.rotary &&
+         scatter == other.scatter && engine == other.engine;
 }
 
 ShapeRange range_of(const Lowering& call) {
@@ -200,6 +239,8 @@ ShapeRange range_of(const Lowering& call) {
     range.total = call.attention->max_total;
   } else if (call.kv_update.has_value()) {
     range.total = std::max(call.kv_update->key.present.rows, call.kv_update->value.present.rows);
+  } else if (call.scatter.has_value()) {
+    range.total = call.scatter->cache_rows;
   }
   return range;
 }
@@ -215,6 +256,8 @@ PlanKey make_key(const Lowering& call, std::string engine, uint32_t flags,
   key.lengths = call.lengths.spec;
   if (call.kv_update.has_value()) key.kv_update = call.kv_update->spec;
   if (call.attention.has_value()) key.attention = call.attention->spec;
+  if (call.rotary.has_value()) key.rotary = call.rotary->spec;
+  if (call.scatter.has_value()) key.scatter = call.scatter->spec;
   key.engine = std::move(engine);
   key.flags = flags;
   key.range = range;
@@ -243,6 +286,12 @@ std::string mismatch_text(const PlanKey& key, const Lowering& call) {
   if (call.kv_update.has_value() && key.kv_update.has_value()) {
     compare_caches(out, "key", call.kv_update->spec.key, key.kv_update->key);
     compare_caches(out, "value", call.kv_update->spec.value, key.kv_update->value);
+  }
+  if (call.rotary.has_value() && key.rotary.has_value()) {
+    compare_rotary(out, call.rotary->spec, *key.rotary);
+  }
+  if (call.scatter.has_value() && key.scatter.has_value()) {
+    compare_scatter(out, call.scatter->spec, *key.scatter);
   }
   if (out.empty()) out.add("the call's kind differs from the plan's");
   return cat("the plan does not fit this call: ", out.text());

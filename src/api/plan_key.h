@@ -16,6 +16,8 @@ struct PlanKey {
   LengthSpec lengths;
   std::optional<KvUpdateSpec> kv_update;
   std::optional<AttentionSpec> attention;
+  std::optional<RotarySpec> rotary;
+  std::optional<ScatterSpec> scatter;
   std::string engine;  // forced, empty = the back end chooses
   uint32_t flags = 0;  // ATTN_PREPARE_...
   ShapeRange range;

@@ -10,50 +10,12 @@
 #include <optional>
 
 #include "core/dtype.h"
+#include "core/rotary_problem.h"
+#include "core/row_transform_spec.h"
+#include "core/scatter_problem.h"
+#include "core/view.h"
 
 namespace attn {
-
-// A strided (batch, head, row, channel) view. `data` is the address of element (0, 0, 0, 0); it is
-// null while only shapes are known (plan, query) and never read there.
-struct View4 {
-  void* data = nullptr;
-  int64_t batch = 0;
-  int64_t head = 0;
-  int64_t row = 0;
-  int64_t channel = 1;
-  int64_t rows = 0;  // rows that the buffer holds: no engine touches a row beyond
-};
-
-enum class Placement : uint8_t { kAbsent, kHost, kDevice };
-
-// ---- what happens to a query or key row between its input and its use ---------------------------
-
-// RMS norm over the head, then rotary embedding. 16-bit rows: both in float32, one rounding after
-// both. float32 rows: every product and sum rounded by itself (no fused multiply-add), so that all
-// engines give the same bits.
-struct RowTransformSpec {
-  bool norm = false;
-  bool rotary = false;
-  bool interleaved = false;         // pairs (2i, 2i+1) instead of (i, i + width/2)
-  bool explicit_positions = false;  // positions[b, i] instead of the implied start + i
-  bool unit_strides = true;         // weight, table columns: innermost stride 1
-  DType table{};                    // type of cos and sin: the row's type or float32
-  int32_t width = 0;                // rotated channels, even, 2..D; the rest passes through
-  float epsilon = 0;                // norm: x * rsqrt(mean(x^2) + epsilon) * weight
-  bool operator==(const RowTransformSpec&) const = default;
-  bool any() const { return norm || rotary; }
-};
-
-struct RowTransform {
-  const void* weight = nullptr;  // (D), the row's type
-  int64_t weight_stride = 1;
-  const void* cos = nullptr;  // (table_rows, width / 2)
-  const void* sin = nullptr;
-  int64_t cos_row = 0, cos_col = 1, sin_row = 0, sin_col = 1;
-  int64_t table_rows = 0;
-  const int64_t* positions = nullptr;  // (B, rows)
-  int64_t position_batch = 0, position_row = 1;
-};
 
 // ---- lengths ------------------------------------------------------------------------------------
 
@@ -203,6 +165,8 @@ struct Lowering {
   Lengths lengths;
   std::optional<KvUpdateProblem> kv_update;
   std::optional<AttentionProblem> attention;
+  std::optional<RotaryProblem> rotary;
+  std::optional<ScatterProblem> scatter;
 };
 
 }  // namespace attn

@@ -39,6 +39,11 @@ void check_engine_name(const std::string& name) {
 
 // What the back end cannot take whatever the engine.
 bool common_refusal(const Lowering& call, std::string* reason) {
+  if (call.rotary || call.scatter) {
+    *reason = cat(call.rotary ? "RotaryEmbedding" : "TensorScatter",
+                  " has no engine on CUDA devices: use a CPU context");
+    return true;
+  }
   if (channels_of(call) > 1024) {
     *reason = "head sizes above 1024";
     return true;
