@@ -115,11 +115,13 @@ class DecodeItem {
     const int n = static_cast<int>(block.end - block.begin);
     const Raw* key[kDecodeBlock + 4];
     const Raw* value[kDecodeBlock];
-    for (int j = 0; j < n; ++j) {
+    int j = 0;
+    for (; j < n; ++j) {
       key[j] = reinterpret_cast<const Raw*>(keys_.row(block.begin + j));
       value[j] = reinterpret_cast<const Raw*>(values_.row(block.begin + j));
     }
-    for (int j = n; j % 4 != 0; ++j) key[j] = key[n - 1];
+    // Keys are scored in fours: the last one fills up.
+    for (; j % 4 != 0; ++j) key[j] = key[n - 1];
     for (int r = 0; r < geo_.rows; r += 4) score_rows(r, key, value, n);
     const int padded = static_cast<int>(round_up(n, std::max(kLanes, 4)));
     for (int r = 0; r < geo_.rows; ++r) {

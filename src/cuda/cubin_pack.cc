@@ -66,7 +66,7 @@ void CubinPack::read_index() {
     uint64_t fields[4];
     if (fread(fields, 8, 4, file.get()) != 4 || fields[0] > kMaxKey) return;
     std::string key(fields[0], '\0');
-    if (fread(key.data(), 1, key.size(), file.get()) != key.size()) return;
+    if (fread(key.data(), key.size(), 1, file.get()) != 1) return;
     entries_[std::move(key)] = {fields[1], fields[2], fields[3]};
   }
 }
