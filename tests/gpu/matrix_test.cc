@@ -13,7 +13,7 @@
 #include "gpu/run.h"
 #include "gpu/specialisation.h"
 #include "gpu/warm_up.h"
-#include "matrix/gqa_matrix.h"
+#include "matrix/matrix.h"
 
 namespace attn::gpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include "gpu/step.h"
-#include "matrix/gqa_matrix.h"
+#include "matrix/matrix.h"
 
 namespace attn::gpu {
 namespace {

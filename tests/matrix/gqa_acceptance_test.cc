@@ -5,7 +5,8 @@
 #include <string>
 #include <tuple>
 
-#include "matrix/gqa_run.h"
+#include "matrix/gqa_case.h"
+#include "matrix/run.h"
 
 namespace attn::matrix {
 namespace {

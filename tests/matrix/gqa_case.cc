@@ -1,7 +1,10 @@
 #include "matrix/gqa_case.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "matrix/gqa_check.h"
 
 namespace attn::matrix {
 
@@ -18,6 +21,28 @@ const test::Tensor& GqaCase::target(uint32_t output) const {
 
 test::Tensor& GqaCase::target(uint32_t output) {
   return const_cast<test::Tensor&>(std::as_const(*this).target(output));
+}
+
+attn_prepare_desc GqaCase::wide_bounds() const {
+  attn_prepare_desc desc = ATTN_PREPARE_DESC_INIT;
+  desc.max_batch = outline.batch + 2;
+  desc.max_query_length = outline.rows + 3;
+  desc.max_total_length = outline.bound + outline.key.present.rows + 200;
+  return desc;
+}
+
+std::string GqaCase::check(CheckNumbers* numbers) const { return check_result(*this, numbers); }
+
+std::string GqaCase::untouched() const { return check_untouched(*this); }
+
+bool GqaCase::fixed_whatever_the_tiles() const {
+  return std::find(loose.begin(), loose.end(), true) == loose.end();
+}
+
+std::vector<const test::Buffer*> GqaCase::results() const {
+  std::vector<const test::Buffer*> buffers;
+  for (uint32_t slot = 0; slot < kOutputs; ++slot) buffers.push_back(&target(slot).buffer());
+  return buffers;
 }
 
 test::Attributes GqaCase::attributes() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "matrix/case.h"
 #include "matrix/gqa_outline.h"
 #include "reference/group_query_attention.h"
 #include "support/attn.hpp"
@@ -34,7 +35,7 @@ enum Input : uint32_t {
 };
 enum Output : uint32_t { kOutput, kPresentKey, kPresentValue, kOutputQk, kLogSumExp, kOutputs };
 
-struct GqaCase {
+struct GqaCase final : Case {
   GqaOutline outline;
   std::array<test::Tensor, kInputs> in;
   std::array<test::Tensor, kOutputs> out;  // an output in place is unbound here
@@ -44,24 +45,30 @@ struct GqaCase {
   // Batch rows x key heads whose other values may be NaN too, since V holds a NaN that some row
   // sees: the contract fixes only the channel.
   std::vector<bool> loose;
-  bool through_binding = false;  // else through a plan
-  bool own_workspace = false;    // the caller's scratch, poisoned
-  bool describe_memory = false;  // byte_offset and data_bytes instead of a shifted pointer
-  bool wide_range = false;       // prepared for more than is bound
+
+  OperatorName name() const override { return {"com.microsoft", "GroupQueryAttention", 1}; }
+  uint64_t seed() const override { return outline.seed; }
+  Type type() const override { return outline.type; }
+  std::set<std::string> features() const override { return features_of(outline); }
+  std::string text() const override { return text_of(outline); }
+  attn_prepare_desc wide_bounds() const override;
+  uint32_t faults() const override { return expected.faults; }
+  std::string check(CheckNumbers* numbers) const override;
+  std::string untouched() const override;
+  bool fixed_whatever_the_tiles() const override;
+  std::vector<const test::Buffer*> results() const override;
 
   bool in_place(uint32_t output) const;
   // The tensor that holds output `output`: its own, or the past buffer in place.
   const test::Tensor& target(uint32_t output) const;
   test::Tensor& target(uint32_t output);
 
-  test::Attributes attributes() const;
-  test::Arguments inputs() const;
-  test::Arguments outputs() const;
-  // The alias pairs that queries without data must state.
-  std::vector<attn_alias> aliases() const;
+  test::Attributes attributes() const override;
+  test::Arguments inputs() const override;
+  test::Arguments outputs() const override;
+  std::vector<attn_alias> aliases() const override;
 
-  // Brings every buffer back to what it held before the first run.
-  void restore();
+  void restore() override;
   // Takes the present contents as the new beginning and works out what is expected of them.
   void renew();
 

@@ -7,12 +7,6 @@
 
 namespace attn::matrix {
 
-// Measured errors, for the report.
-struct CheckNumbers {
-  double output_error = 0;  // relative, of the whole output
-  double worst_row = 0;
-};
-
 // Empty when everything is right; else what is wrong, one line a finding. Checks outputs, caches,
 // untouched memory, inputs and fences.
 std::string check_result(const GqaCase& c, CheckNumbers* numbers);

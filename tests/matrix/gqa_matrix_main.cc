@@ -6,7 +6,7 @@
 #include <iostream>
 #include <string>
 
-#include "matrix/gqa_matrix.h"
+#include "matrix/gqa_draw.h"
 
 namespace {
 
@@ -18,15 +18,16 @@ constexpr char kUsage[] =
     "  --decode    one-token steps alone    --models  head sizes of models alone\n";
 
 int run(int argc, char** argv) {
+  attn::matrix::DrawOptions draw;
   attn::matrix::MatrixOptions options;
   uint64_t seed = attn::matrix::rotating_seed();
   int64_t count = 100;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--decode") {
-      options.draw.decode_only = true;
+      draw.decode_only = true;
     } else if (name == "--models") {
-      options.draw.model_heads_only = true;
+      draw.model_heads_only = true;
     } else if (i + 1 < argc && name == "--seed") {
       seed = std::strtoull(argv[++i], nullptr, 10);
     } else if (i + 1 < argc && name == "--count") {
@@ -40,6 +41,8 @@ int run(int argc, char** argv) {
       return 2;
     }
   }
+  options.draw = attn::matrix::gqa_matrix_options(draw).draw;
+  options.tool = "gqa_matrix";
   attn::matrix::report_crashes();
   attn::matrix::Matrix matrix(options);
   int64_t failed = 0;

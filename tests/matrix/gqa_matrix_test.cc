@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "matrix/gqa_matrix.h"
+#include "matrix/gqa_draw.h"
 
 namespace attn::matrix {
 namespace {
@@ -18,7 +18,7 @@ constexpr int64_t kRotatingSeeds = 130 / ATTN_MATRIX_DIVISOR;
 constexpr int64_t kLeastProblems = 2000 / ATTN_MATRIX_DIVISOR;
 
 Matrix& matrix() {
-  static Matrix instance;
+  static Matrix instance(gqa_matrix_options());
   return instance;
 }
 

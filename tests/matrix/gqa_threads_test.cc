@@ -8,7 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "matrix/gqa_run.h"
+#include "matrix/gqa_case.h"
+#include "matrix/run.h"
 
 namespace attn::matrix {
 namespace {

@@ -1,4 +1,4 @@
-#include "matrix/gqa_run.h"
+#include "matrix/run.h"
 
 #include <cctype>
 #include <stdexcept>
@@ -18,7 +18,7 @@ struct Prepared {
 
 class Run {
  public:
-  Run(GqaCase& c, attn_context* context, attn_session* session, const std::string& engine)
+  Run(Case& c, attn_context* context, attn_session* session, const std::string& engine)
       : c_(c),
         context_(context),
         session_(session),
@@ -28,8 +28,9 @@ class Run {
 
   RunResult run() {
     c_.restore();
-    const Outcome created = test::create_op(op_, context_, "com.microsoft", "GroupQueryAttention",
-                                            1, c_.attributes(), "node");
+    const OperatorName name = c_.name();
+    const Outcome created = test::create_op(op_, context_, name.domain, name.type, name.version,
+                                            c_.attributes(), "node");
     if (!created.ok()) return failed("op_create: " + created.message);
     const Outcome asked = ask();
     if (!asked.ok()) return failed("op_query: " + asked.message);
@@ -40,19 +41,19 @@ class Run {
     if (!prepared.ok()) return refused(prepared);
 
     const Outcome executed = execute();
-    if (c_.expected.faults != 0) {
+    if (c_.faults() != 0) {
       if (executed.status != ATTN_INVALID_ARGUMENT) {
-        return failed("a broken rule (fault bits " + std::to_string(c_.expected.faults) +
+        return failed("a broken rule (fault bits " + std::to_string(c_.faults()) +
                       ") gave status " + std::to_string(executed.status) + " " + executed.message);
       }
-      const std::string touched = check_untouched(c_);
+      const std::string touched = c_.untouched();
       return touched.empty() ? RunResult{Verdict::kPassed, {}, {}} : failed(touched);
     }
     // The forced engine may refuse the sizes of one call.
     if (executed.status == ATTN_UNSUPPORTED) return refused(executed);
     if (!executed.ok()) return failed("execute: " + executed.message);
     RunResult result;
-    result.text = check_result(c_, &result.numbers);
+    result.text = c_.check(&result.numbers);
     if (!workspace_.fences_intact()) result.text += "  the workspace's fence was written\n";
     result.verdict = result.text.empty() ? Verdict::kPassed : Verdict::kFailed;
     return result;
@@ -69,7 +70,7 @@ class Run {
     if (engine_.empty() || engine_.starts_with("generic")) {
       return failed("a legal problem is not served: " + outcome.message);
     }
-    const std::string touched = check_untouched(c_);
+    const std::string touched = c_.untouched();
     if (!touched.empty()) return failed(touched);
     return {Verdict::kRefused, outcome.message, {}};
   }
@@ -113,12 +114,8 @@ class Run {
 
   Outcome prepare() {
     attn_prepare_desc desc = ATTN_PREPARE_DESC_INIT;
+    if (c_.wide_range) desc = c_.wide_bounds();
     desc.engine = forced();
-    if (c_.wide_range) {
-      desc.max_batch = c_.outline.batch + 2;
-      desc.max_query_length = c_.outline.rows + 3;
-      desc.max_total_length = c_.outline.bound + c_.outline.key.present.rows + 200;
-    }
     if (!c_.through_binding) {
       desc.inputs = inputs_.data();
       desc.input_count = inputs_.size();
@@ -170,7 +167,7 @@ class Run {
     });
   }
 
-  GqaCase& c_;
+  Case& c_;
   attn_context* context_;
   attn_session* session_;
   const std::string& engine_;
@@ -201,7 +198,7 @@ Device make_device(const test::ContextOptions& options) {
   return device;
 }
 
-RunResult run_case(GqaCase& c, attn_context* context, attn_session* session,
+RunResult run_case(Case& c, attn_context* context, attn_session* session,
                    const std::string& engine) {
   return Run(c, context, session, engine).run();
 }

@@ -1,4 +1,4 @@
-#include "matrix/gqa_matrix.h"
+#include "matrix/matrix.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -28,13 +28,6 @@ void on_crash(int signal, siginfo_t*, void*) {
   for (int i = 0; i < 2; ++i) {
     if (kSignals[i] == signal) sigaction(signal, &g_previous[i], nullptr);
   }
-}
-
-std::string reproduction(const GqaCase& c, const std::string& engine, const std::string& level) {
-  std::string line = "gqa_matrix --seed " + std::to_string(c.outline.seed) + " --count 1";
-  if (!engine.empty()) line += " --engine " + engine;
-  if (!level.empty()) line += " --level " + level;
-  return line;
 }
 
 void set_running(const std::string& text) {
@@ -76,26 +69,34 @@ Device& Matrix::device(const std::string& level, int threads) {
   return found->second;
 }
 
-std::string Matrix::failure(const GqaCase& c, const std::string& engine, const std::string& level,
-                            const std::string& text) {
-  return "seed " + std::to_string(c.outline.seed) + ", engine " +
-         (engine.empty() ? "(chosen)" : engine) + ", level " + level + ":\n" + text +
-         (text.ends_with('\n') ? "" : "\n") + "  " + text_of(c.outline) +
+std::string Matrix::reproduction(const Case& c, const std::string& engine,
+                                 const std::string& level) const {
+  std::string line = options_.tool;
+  line += " --seed " + std::to_string(c.seed()) + " --count 1";
+  if (!engine.empty()) line += " --engine " + engine;
+  if (!level.empty()) line += " --level " + level;
+  return line;
+}
+
+std::string Matrix::failure(const Case& c, const std::string& engine, const std::string& level,
+                            const std::string& text) const {
+  return "seed " + std::to_string(c.seed()) + ", engine " + (engine.empty() ? "(chosen)" : engine) +
+         ", level " + level + ":\n" + text + (text.ends_with('\n') ? "" : "\n") + "  " + c.text() +
          "\n  reproduce: " + reproduction(c, engine, level) + "\n";
 }
 
-std::string Matrix::run_engine(GqaCase& c, const std::string& engine) {
+std::string Matrix::run_engine(Case& c, const std::string& engine) {
   EngineCount& count = counts_[engine];
   std::string failures;
   bool accepted = false;
   // Engines without SIMD are the same at every level: they get one each time, in turn.
   std::vector<std::string> levels = levels_;
   const bool generic = engine.starts_with("generic");
-  if (generic) levels = {levels_[static_cast<size_t>(c.outline.seed % levels_.size())]};
+  if (generic) levels = {levels_[static_cast<size_t>(c.seed() % levels_.size())]};
   // The others refuse the level without SIMD, which need not be seen each time.
-  if (!generic && c.outline.seed % 16 != 0 && levels.size() > 1) std::erase(levels, "generic");
+  if (!generic && c.seed() % 16 != 0 && levels.size() > 1) std::erase(levels, "generic");
   for (const std::string& level : levels) {
-    set_running(reproduction(c, engine, level) + " (" + text_of(c.outline) + ")");
+    set_running(reproduction(c, engine, level) + " (" + c.text() + ")");
     const RunResult result = run_case(c, device(level, 2), engine);
     if (result.verdict == Verdict::kFailed) failures += failure(c, engine, level, result.text);
     if (result.verdict == Verdict::kRefused) {
@@ -104,42 +105,41 @@ std::string Matrix::run_engine(GqaCase& c, const std::string& engine) {
     }
     accepted = true;
     ++count.runs[level];
-    WorstErrors& worst = count.worst[test::name_of(c.outline.type)];
+    WorstErrors& worst = count.worst[test::name_of(c.type())];
     if (result.numbers.output_error > worst.output) {
       worst.output = result.numbers.output_error;
-      worst.output_seed = c.outline.seed;
+      worst.output_seed = c.seed();
     }
     if (result.numbers.worst_row > worst.row) {
       worst.row = result.numbers.worst_row;
-      worst.row_seed = c.outline.seed;
+      worst.row_seed = c.seed();
     }
   }
   // A problem that is refused for its lengths says nothing about an engine's results.
-  if (c.expected.faults != 0) return failures;
+  if (c.faults() != 0) return failures;
   if (!accepted) {
     ++count.refused;
     return failures;
   }
   ++count.problems;
-  for (const std::string& feature : features_of(c.outline)) ++count.features[feature];
+  for (const std::string& feature : c.features()) ++count.features[feature];
   return failures;
 }
 
 // The engine that the library chooses must give the same bits whatever the number of threads. A NaN
 // in V may reach further rows of a tile, and the tiles may follow the threads: no such problem
 // here.
-std::string Matrix::run_threads(GqaCase& c) {
-  if (std::find(c.loose.begin(), c.loose.end(), true) != c.loose.end()) return {};
-  const std::string& level = levels_[static_cast<size_t>(c.outline.seed / 5 % levels_.size())];
+std::string Matrix::run_threads(Case& c) {
+  if (!c.fixed_whatever_the_tiles()) return {};
+  const std::string& level = levels_[static_cast<size_t>(c.seed() / 5 % levels_.size())];
   std::vector<std::vector<unsigned char>> first;
   for (int threads : {1, 3, 2, 2}) {
     set_running(reproduction(c, "", level) + " (thread counts)");
     const RunResult result = run_case(c, device(level, threads), "");
     if (result.verdict != Verdict::kPassed) return failure(c, "", level, result.text);
     std::vector<std::vector<unsigned char>> bytes;
-    for (uint32_t slot = 0; slot < kOutputs; ++slot) {
-      const test::Buffer& buffer = c.target(slot).buffer();
-      bytes.emplace_back(buffer.data(), buffer.data() + buffer.size());
+    for (const test::Buffer* buffer : c.results()) {
+      bytes.emplace_back(buffer->data(), buffer->data() + buffer->size());
     }
     if (first.empty()) first = bytes;
     if (bytes != first) {
@@ -152,10 +152,11 @@ std::string Matrix::run_threads(GqaCase& c) {
 
 std::string Matrix::run(uint64_t seed) {
   set_running("drawing seed " + std::to_string(seed));
-  GqaCase c = draw_case(seed, options_.draw);
+  const std::unique_ptr<Case> drawn = options_.draw(seed);
+  Case& c = *drawn;
   ++drawn_;
-  if (c.expected.faults != 0) ++broken_;
-  for (const std::string& feature : features_of(c.outline)) ++drawn_features_[feature];
+  if (c.faults() != 0) ++broken_;
+  for (const std::string& feature : c.features()) ++drawn_features_[feature];
   std::string failures;
   for (const std::string& engine : engines_) failures += run_engine(c, engine);
   if (options_.check_threads && seed % 5 == 0) failures += run_threads(c);

@@ -2,19 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "matrix/gqa_run.h"
+#include "matrix/run.h"
 
 namespace attn::matrix {
 
 struct MatrixOptions {
-  std::string engine;  // one engine alone; empty: all
-  std::string level;   // one SIMD level alone; empty: all
-  DrawOptions draw;
+  const char* tool = "";  // the program that reproduces one problem
+  // Makes the problem of a seed.
+  std::function<std::unique_ptr<Case>(uint64_t seed)> draw;
+  std::string engine;         // one engine alone; empty: all
+  std::string level;          // one SIMD level alone; empty: all
   bool check_threads = true;  // some problems again with other thread counts, bit for bit
 };
 
@@ -38,7 +42,7 @@ struct EngineCount {
 
 class Matrix {
  public:
-  explicit Matrix(MatrixOptions options = {});
+  explicit Matrix(MatrixOptions options);
 
   // Draws the problem of `seed` and runs it everywhere. Empty when all is right, else the failures
   // with the line that reproduces each.
@@ -52,10 +56,12 @@ class Matrix {
 
  private:
   Device& device(const std::string& level, int threads);
-  std::string run_engine(GqaCase& c, const std::string& engine);
-  std::string run_threads(GqaCase& c);
-  static std::string failure(const GqaCase& c, const std::string& engine, const std::string& level,
-                             const std::string& text);
+  std::string run_engine(Case& c, const std::string& engine);
+  std::string run_threads(Case& c);
+  std::string failure(const Case& c, const std::string& engine, const std::string& level,
+                      const std::string& text) const;
+  std::string reproduction(const Case& c, const std::string& engine,
+                           const std::string& level) const;
 
   MatrixOptions options_;
   std::vector<std::string> engines_, levels_;

@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "matrix/gqa_case.h"
-#include "matrix/gqa_check.h"
+#include "matrix/case.h"
 #include "support/attn.hpp"
 
 namespace attn::matrix {
@@ -36,9 +35,9 @@ Device make_device(const test::ContextOptions& options);
 // Asks the claim gate, prepares, executes and checks everything; `engine` empty lets the library
 // choose. Claim gate and prepare must agree, a refusal must leave all memory alone, and a problem
 // that breaks a rule must be refused as the caller's mistake.
-RunResult run_case(GqaCase& c, attn_context* context, attn_session* session,
+RunResult run_case(Case& c, attn_context* context, attn_session* session,
                    const std::string& engine);
-inline RunResult run_case(GqaCase& c, Device& device, const std::string& engine) {
+inline RunResult run_case(Case& c, Device& device, const std::string& engine) {
   return run_case(c, device.context.get(), device.session.get(), engine);
 }
 
