@@ -33,6 +33,18 @@ Json device_json(const DeviceFacts& facts) {
   return json;
 }
 
+const char* decay_name(DecayForm decay) {
+  switch (decay) {
+    case DecayForm::kNone:
+      return "none";
+    case DecayForm::kPerHead:
+      return "per head";
+    case DecayForm::kPerKey:
+      break;
+  }
+  return "per key channel";
+}
+
 Json sizes_json(const PlanKey& key) {
   Json json;
   json["max_batch"] = key.range.batch;
@@ -50,6 +62,18 @@ Json sizes_json(const PlanKey& key) {
     json["causal"] = spec.causal;
     json["left_window"] = spec.left_window;
     json["right_window"] = spec.right_window;
+  } else if (key.linear_attention.has_value()) {
+    const LinearAttentionSpec& spec = *key.linear_attention;
+    json["type"] = name_of(spec.type);
+    json["state_type"] = name_of(spec.state_type);
+    json["query_heads"] = spec.q_heads;
+    json["key_heads"] = spec.key_heads;
+    json["kv_heads"] = spec.kv_heads;
+    json["head_size"] = spec.head_size;
+    json["v_head_size"] = spec.v_head_size;
+    json["scale"] = spec.scale;
+    json["delta_rule"] = spec.delta;
+    json["decay"] = decay_name(spec.decay);
   } else if (key.kv_update.has_value()) {
     json["type"] = name_of(key.kv_update->type);
     json["kv_heads"] = key.kv_update->kv_heads;

@@ -62,6 +62,14 @@ bool same_empty_spec(const std::optional<ScatterSpec>& planned,
   return *planned == spec;
 }
 
+bool same_empty_spec(const std::optional<LinearAttentionSpec>& planned,
+                     const std::optional<LinearAttentionProblem>& called) {
+  if (!planned.has_value() || !called.has_value()) return same_spec(planned, called);
+  LinearAttentionSpec spec = called->spec;
+  spec.unit_channel = planned->unit_channel;
+  return *planned == spec;
+}
+
 // Collects "what is X, the plan has Y", joined with "; ".
 class Differences {
  public:
@@ -199,6 +207,28 @@ void compare_scatter(Differences& out, const ScatterSpec& call, const ScatterSpe
   out.compare("unit stride of the innermost axis", call.unit_inner, plan.unit_inner);
 }
 
+void compare_linear_attention(Differences& out, const LinearAttentionSpec& call,
+                              const LinearAttentionSpec& plan) {
+  out.compare("element type", call.type, plan.type);
+  out.compare("state type", call.state_type, plan.state_type);
+  out.compare("query heads", call.q_heads, plan.q_heads);
+  out.compare("key heads", call.key_heads, plan.key_heads);
+  out.compare("value heads", call.kv_heads, plan.kv_heads);
+  out.compare("head size", call.head_size, plan.head_size);
+  out.compare("value head size", call.v_head_size, plan.v_head_size);
+  out.compare("scale", call.scale, plan.scale);
+  out.compare("delta rule", call.delta, plan.delta);
+  out.compare("decay", call.decay != DecayForm::kNone, plan.decay != DecayForm::kNone);
+  out.compare("decay of each key channel", call.decay == DecayForm::kPerKey,
+              plan.decay == DecayForm::kPerKey);
+  out.compare("folded beta", call.fold_beta, plan.fold_beta);
+  out.compare("folded decay", call.fold_decay, plan.fold_decay);
+  out.compare("folded exponential", call.fold_exp, plan.fold_exp);
+  out.compare("past state bound", call.has_past, plan.has_past);
+  out.compare("present state bound", call.has_present, plan.has_present);
+  out.compare("unit channel strides", call.unit_channel, plan.unit_channel);
+}
+
 void compare_sizes(Differences& out, const ShapeRange& call, const ShapeRange& plan) {
   const auto compare = [&out](const char* what, int64_t called, int64_t planned,
                               const char* field) {
@@ -216,18 +246,20 @@ bool PlanKey::same_class(const Lowering& call) const {
   if (call.batch == 0) {
     return lengths == call.lengths.spec && same_empty_spec(kv_update, call.kv_update) &&
            same_empty_spec(attention, call.attention) && same_empty_spec(rotary, call.rotary) &&
-           same_empty_spec(scatter, call.scatter);
+           same_empty_spec(scatter, call.scatter) &&
+           same_empty_spec(linear_attention, call.linear_attention);
   }
   return lengths == call.lengths.spec && same_spec(kv_update, call.kv_update) &&
          same_spec(attention, call.attention) && same_spec(rotary, call.rotary) &&
-         same_spec(scatter, call.scatter);
+         same_spec(scatter, call.scatter) && same_spec(linear_attention, call.linear_attention);
 }
 
 bool PlanKey::operator==(const PlanKey& other) const {
   return range.batch == other.range.batch && range.query_rows == other.range.query_rows &&
          range.total == other.range.total && flags == other.flags && lengths == other.lengths &&
          kv_update == other.kv_update && attention == other.attention && rotary == other.rotary &&
-         scatter == other.scatter && engine == other.engine;
+         scatter == other.scatter && linear_attention == other.linear_attention &&
+         engine == other.engine;
 }
 
 ShapeRange range_of(const Lowering& call) {
@@ -258,6 +290,7 @@ PlanKey make_key(const Lowering& call, std::string engine, uint32_t flags,
   if (call.attention.has_value()) key.attention = call.attention->spec;
   if (call.rotary.has_value()) key.rotary = call.rotary->spec;
   if (call.scatter.has_value()) key.scatter = call.scatter->spec;
+  if (call.linear_attention.has_value()) key.linear_attention = call.linear_attention->spec;
   key.engine = std::move(engine);
   key.flags = flags;
   key.range = range;
@@ -292,6 +325,9 @@ std::string mismatch_text(const PlanKey& key, const Lowering& call) {
   }
   if (call.scatter.has_value() && key.scatter.has_value()) {
     compare_scatter(out, call.scatter->spec, *key.scatter);
+  }
+  if (call.linear_attention.has_value() && key.linear_attention.has_value()) {
+    compare_linear_attention(out, call.linear_attention->spec, *key.linear_attention);
   }
   if (out.empty()) out.add("the call's kind differs from the plan's");
   return cat("the plan does not fit this call: ", out.text());

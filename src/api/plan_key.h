@@ -18,6 +18,7 @@ struct PlanKey {
   std::optional<AttentionSpec> attention;
   std::optional<RotarySpec> rotary;
   std::optional<ScatterSpec> scatter;
+  std::optional<LinearAttentionSpec> linear_attention;
   std::string engine;  // forced, empty = the back end chooses
   uint32_t flags = 0;  // ATTN_PREPARE_...
   ShapeRange range;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/dtype.h"
+#include "core/linear_attention.h"
 #include "core/rotary_problem.h"
 #include "core/row_transform_spec.h"
 #include "core/scatter_problem.h"
@@ -20,8 +21,13 @@ namespace attn {
 // ---- lengths ------------------------------------------------------------------------------------
 
 enum class LengthRule : uint8_t {
-  kUniform,     // every batch row: past = uniform_past, total = uniform_past + new_rows
+  // Every batch row: past = uniform_past, total = uniform_past + new_rows, queries from the past on.
+  kUniform,
   kGroupQuery,  // int32 values[b] = total_b - 1 and one int32 bound (behaviour of seqlens_k)
+  kValid,       // int64 valid[b] = total_b, past 0, queries end at the total
+  kMaskEnd,  // total_b is one past the last key that the mask shows, new rows and queries end there
+  kCumulative,  // packed tokens: int32 values[b], values[b + 1] bound the queries of sequence b,
+                // key_values its keys; past 0, queries end at the total
 };
 
 struct LengthSpec {
@@ -30,6 +36,17 @@ struct LengthSpec {
   Placement bound = Placement::kAbsent;
   bool empty_slots = false;  // kGroupQuery: -1 is a slot without a sequence
   bool operator==(const LengthSpec&) const = default;
+};
+
+// kMaskEnd: where the mask of the last query row lies. A cell shows a key when it is true, or at
+// least -1000. Strides are 0 where the mask broadcasts.
+struct LengthMask {
+  const void* data = nullptr;
+  DType type{};
+  int64_t heads = 1;
+  int64_t batch = 0, head = 0, row = 0, column = 1;
+  int64_t last_row = 0;
+  int64_t columns = 0;
 };
 
 // Where lengths are read from, and the limits that they are checked against.
@@ -48,6 +65,14 @@ struct Lengths {
   int64_t table_rows = -1;
   const int64_t* positions = nullptr;
   int64_t position_batch = 0, position_row = 1;
+  // Keys that no batch row exceeds: kValid, kMaskEnd and kCumulative. 0 otherwise.
+  int64_t most_keys = 0;
+  const int64_t* valid = nullptr;  // kValid
+  int64_t valid_stride = 1;
+  LengthMask mask;                      // kMaskEnd
+  const int32_t* key_values = nullptr;  // kCumulative
+  int64_t key_value_stride = 1;
+  int64_t query_tokens = 0, key_tokens = 0;
 };
 
 // The lengths of one batch row, after its values were read and found good.
@@ -57,14 +82,18 @@ struct RowLengths {
   int64_t total = 0;        // keys [0, total) exist for attention
   int64_t query_start = 0;  // query row i stands at position query_start + i
   bool live = false;        // false: empty slot; output zero, caches in place untouched
+  // AttentionSpec::packed: where the sequence's rows lie among the tokens, and how many it has.
+  int64_t query_offset = 0, key_offset = 0;
+  int64_t query_rows = 0;
 };
 
 // ---- KV update ----------------------------------------------------------------------------------
 
 struct CacheUpdateSpec {
-  bool active = false;         // a present buffer is bound
-  bool has_past = false;       // a past buffer is bound
-  bool in_place = false;       // present is past: append only
+  bool active = false;    // a present buffer is bound
+  bool has_past = false;  // a past buffer is bound
+  bool in_place = false;  // present is past: append only
+  bool grows = false;     // present begins where past does, with other strides: old rows must move
   bool unit_channel = true;    // all channel strides are 1
   RowTransformSpec transform;  // keys only
   bool operator==(const CacheUpdateSpec&) const = default;
@@ -100,6 +129,8 @@ struct KvUpdateProblem {
 
 enum class Sink : uint8_t { kNone, kZero, kPerHead };  // extra exp(sink - max) in the denominator
 enum class MaskKind : uint8_t { kNone, kAdditive, kBoolean };
+// What a score output shows. kRaw and kCapped come before masking: they have a value for every key
+// below the length.
 enum class ScoreStage : uint8_t { kNone, kRaw, kCapped, kBiased, kProbabilities };
 
 struct AttentionSpec {
@@ -117,10 +148,12 @@ struct AttentionSpec {
   MaskKind mask = MaskKind::kNone;
   DType mask_type{};
   ScoreStage scores = ScoreStage::kNone;
-  float hidden_score = 0;  // written where causality, window or length hide a key
+  float hidden_score = 0;  // written where causality, window or length hide a key from the stage
   bool log_sum_exp = false;
   bool unit_channel = true;  // channel strides of Q, K, V and output are all 1
   bool unit_mask_column = true;
+  bool packed = false;     // tokens of all sequences side by side: batch strides are 0, row i of a
+                           // sequence is row query_offset + i (key_offset + i) of the tensors
   bool key_fresh = false;  // keys [past, total) are read from `key_fresh`, not from `key`
   bool value_fresh = false;
   bool key_cached = true;  // `key` is bound (false: past is 0 for every batch row)
@@ -167,6 +200,7 @@ struct Lowering {
   std::optional<AttentionProblem> attention;
   std::optional<RotaryProblem> rotary;
   std::optional<ScatterProblem> scatter;
+  std::optional<LinearAttentionProblem> linear_attention;
 };
 
 }  // namespace attn

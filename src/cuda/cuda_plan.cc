@@ -39,6 +39,10 @@ void check_engine_name(const std::string& name) {
 
 // What the back end cannot take whatever the engine.
 bool common_refusal(const Lowering& call, std::string* reason) {
+  if (call.linear_attention) {
+    *reason = "LinearAttention has no engine on CUDA devices: use a CPU context";
+    return true;
+  }
   if (call.rotary || call.scatter) {
     *reason = cat(call.rotary ? "RotaryEmbedding" : "TensorScatter",
                   " has no engine on CUDA devices: use a CPU context");
