@@ -119,6 +119,8 @@ class Cpu final : public CpuBackend {
     const std::span<RowLengths> rows(reinterpret_cast<RowLengths*>(scratch),
                                      static_cast<size_t>(call.batch));
     resolve_lengths(call.lengths, rows);
+    if (call.rotary.has_value()) check_positions(*call.rotary);
+    if (call.scatter.has_value()) check_write_indices(*call.scatter);
     // Nothing below fails.
     if (call.batch == 0) return;
     const FloatEnvironment environment;
@@ -128,6 +130,10 @@ class Cpu final : public CpuBackend {
     if (call.kv_update.has_value()) {
       cpu_plan.kv_update()->run(*call.kv_update, rows, stage_scratch, *executor_, context_.level);
     }
+    if (call.rotary.has_value()) {
+      cpu_plan.rotary()->run(*call.rotary, stage_scratch, *executor_, context_.level);
+    }
+    if (call.scatter.has_value()) cpu_plan.scatter()->run(*call.scatter, *executor_);
     if (attention != nullptr) {
       attention->run(*call.attention, rows, stage_scratch, *executor_, context_.level);
     }

@@ -50,4 +50,23 @@ Cost kv_update_cost(const KvUpdateProblem& problem, const ShapeRange& range) {
   return cost;
 }
 
+Cost rotary_cost(const RotarySpec& spec, const ShapeRange& range) {
+  const double rows = at_least_0(range.batch) * at_least_0(range.query_rows) * spec.heads;
+  Cost cost;
+  cost.flops = rows * 3 * at_least_0(spec.transform.width);
+  cost.bytes = 2 * rows * at_least_0(spec.head_size) * static_cast<double>(size_of(spec.type));
+  return cost;
+}
+
+Cost scatter_cost(const ScatterProblem& problem, const ShapeRange& range) {
+  double elements = at_least_0(range.batch);
+  elements *= at_least_0(problem.spec.in_place ? range.query_rows : range.total);
+  for (int axis = 0; axis < problem.axes; ++axis) {
+    elements *= at_least_0(problem.sizes[static_cast<size_t>(axis)]);
+  }
+  Cost cost;
+  cost.bytes = 2 * elements * static_cast<double>(size_of(problem.spec.type));
+  return cost;
+}
+
 }  // namespace attn::cpu

@@ -22,4 +22,10 @@ Cost attention_cost(const AttentionSpec& spec, const ShapeRange& range);
 // rest: 2 * past + the whole present. flops: 4 * D a normed key row and 3 * width a rotated one.
 Cost kv_update_cost(const KvUpdateProblem& problem, const ShapeRange& range);
 
+// Each row read and written once, 3 * width a row; tables are left out.
+Cost rotary_cost(const RotarySpec& spec, const ShapeRange& range);
+
+// Rows read and written: the new ones in place, otherwise the whole cache.
+Cost scatter_cost(const ScatterProblem& problem, const ShapeRange& range);
+
 }  // namespace attn::cpu

@@ -16,6 +16,12 @@ std::vector<const KvUpdateEngine*> kv_update_engines() {
 std::vector<const AttentionEngine*> attention_engines() {
   return {&simd_decode_engine(), &simd_prefill_engine(), &generic_attention_engine()};
 }
+std::vector<const RotaryEngine*> rotary_engines() {
+  return {&simd_rotary_engine(), &generic_rotary_engine()};
+}
+std::vector<const ScatterEngine*> scatter_engines() {
+  return {&block_scatter_engine(), &generic_scatter_engine()};
+}
 
 template <class Engine>
 bool any_named(const std::vector<const Engine*>& engines, const std::string& name) {
@@ -121,6 +127,8 @@ class Planner {
     size_t stage_bytes = 0;
     if (call_.kv_update.has_value() && !plan_kv_update(&stage_bytes)) return nullptr;
     if (call_.attention.has_value() && !plan_attention(&stage_bytes)) return nullptr;
+    if (call_.rotary.has_value() && !plan_rotary(&stage_bytes)) return nullptr;
+    if (call_.scatter.has_value() && !plan_scatter()) return nullptr;
     plan_->workspace_bytes_ = kScratchAlignment + rows_bytes(plan_->range_.batch) + stage_bytes;
     return plan_;
   }
@@ -147,28 +155,52 @@ class Planner {
     return refuse(ATTN_INVALID_ARGUMENT, std::move(text));
   }
 
-  bool plan_kv_update(size_t* stage_bytes) {
+  // Plans a stage that one engine runs whatever the sizes: the first in order that supports it.
+  template <class Engine, class Spec>
+  bool plan_stage(const char* name, const std::vector<const Engine*>& all, const Spec& spec,
+                  const Cost& cost, const Engine** chosen) {
     StageReport stage;
-    stage.stage = "kv_update";
-    const KvUpdateSpec& spec = call_.kv_update->spec;
-    const auto engines =
-        supporting_engines(kv_update_engines(), spec, context_.level, request_.engine, stage);
+    stage.stage = name;
+    const auto engines = supporting_engines(all, spec, context_.level, request_.engine, stage);
     if (engines.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));
-    plan_->kv_update_ = engines.front();
-    *stage_bytes =
-        std::max(*stage_bytes, engines.front()->workspace_bytes(
-                                   spec, plan_->range_, context_.concurrency, context_.level));
+    *chosen = engines.front();
     stage.engine = engines.front()->name();
-    for (const KvUpdateEngine* engine : engines) {
+    for (const Engine* engine : engines) {
       verdict_of(stage, engine->name()).reason =
           engine == engines.front() ? "runs: the first in order that supports this"
                                     : cat("supported; ", stage.engine, " comes first");
     }
-    const Cost cost = kv_update_cost(*call_.kv_update, plan_->range_);
     stage.flops = cost.flops;
     stage.bytes = cost.bytes;
     plan_->report_.push_back(std::move(stage));
     return true;
+  }
+
+  // Scratch of the engine that was chosen.
+  template <class Engine, class Spec>
+  size_t scratch_of(const Engine& engine, const Spec& spec) const {
+    return engine.workspace_bytes(spec, plan_->range_, context_.concurrency, context_.level);
+  }
+
+  bool plan_kv_update(size_t* stage_bytes) {
+    const KvUpdateSpec& spec = call_.kv_update->spec;
+    const Cost cost = kv_update_cost(*call_.kv_update, plan_->range_);
+    if (!plan_stage("kv_update", kv_update_engines(), spec, cost, &plan_->kv_update_)) return false;
+    *stage_bytes = std::max(*stage_bytes, scratch_of(*plan_->kv_update_, spec));
+    return true;
+  }
+
+  bool plan_rotary(size_t* stage_bytes) {
+    const RotarySpec& spec = call_.rotary->spec;
+    const Cost cost = rotary_cost(spec, plan_->range_);
+    if (!plan_stage("rotary", rotary_engines(), spec, cost, &plan_->rotary_)) return false;
+    *stage_bytes = std::max(*stage_bytes, scratch_of(*plan_->rotary_, spec));
+    return true;
+  }
+
+  bool plan_scatter() {
+    const Cost cost = scatter_cost(*call_.scatter, plan_->range_);
+    return plan_stage("scatter", scatter_engines(), call_.scatter->spec, cost, &plan_->scatter_);
   }
 
   bool plan_attention(size_t* stage_bytes) {
@@ -229,6 +261,8 @@ std::vector<std::string> all_engine_names() {
   std::vector<std::string> names;
   for (const KvUpdateEngine* engine : kv_update_engines()) names.emplace_back(engine->name());
   for (const AttentionEngine* engine : attention_engines()) names.emplace_back(engine->name());
+  for (const RotaryEngine* engine : rotary_engines()) names.emplace_back(engine->name());
+  for (const ScatterEngine* engine : scatter_engines()) names.emplace_back(engine->name());
   return names;
 }
 

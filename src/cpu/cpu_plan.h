@@ -7,6 +7,8 @@
 
 #include "core/backend.h"
 #include "cpu/engine.h"
+#include "cpu/rotary.h"
+#include "cpu/scatter.h"
 
 namespace attn::cpu {
 
@@ -27,6 +29,8 @@ class CpuPlan final : public BackendPlan {
 
   const ShapeRange& range() const { return range_; }
   const KvUpdateEngine* kv_update() const { return kv_update_; }
+  const RotaryEngine* rotary() const { return rotary_; }
+  const ScatterEngine* scatter() const { return scatter_; }
   // In order of preference: the first that accepts a call's shapes runs it.
   const std::vector<const AttentionEngine*>& attention() const { return attention_; }
 
@@ -34,6 +38,8 @@ class CpuPlan final : public BackendPlan {
   friend class Planner;
   ShapeRange range_;
   const KvUpdateEngine* kv_update_ = nullptr;
+  const RotaryEngine* rotary_ = nullptr;
+  const ScatterEngine* scatter_ = nullptr;
   std::vector<const AttentionEngine*> attention_;
   size_t workspace_bytes_ = 0;
   std::vector<StageReport> report_;

@@ -17,6 +17,16 @@ inline int64_t broadcast_stride(const Tensor& tensor, int axis) {
   return tensor.shape[i] == 1 ? 0 : tensor.strides[i];
 }
 
+// Whether both tensors, which have one shape, have each element at the same place; axes of one
+// element aside.
+inline bool same_strides(const Tensor& a, const Tensor& b) {
+  for (int32_t i = 0; i < a.rank; ++i) {
+    const size_t axis = static_cast<size_t>(i);
+    if (a.shape[axis] > 1 && a.strides[axis] != b.strides[axis]) return false;
+  }
+  return true;
+}
+
 // Refuses a last axis whose stride, times the channels before a head, does not fit int64.
 [[noreturn]] void fail_stride(const char* name, int64_t stride);
 
