@@ -7,10 +7,10 @@ import sys
 
 import dev_lint
 import dev_setup
-from dev_build import BuildError, build, build_aloud, jobs
+from dev_build import BuildError, build, build_aloud, jobs, presets
 from dev_gpu import SANITIZER_TOOLS, gpu_bench, gpu_test
 from dev_setup import BUILD, ROOT, VENV, SetupError, environment, say
-from dev_test import test
+from dev_test import labels, test
 
 PYTHON = VENV / "bin" / "python"
 
@@ -135,10 +135,13 @@ def parser():
     for name, (action, text) in FORWARDING.items():
         add(name, action, text)
     tests = add("test", command_test, "every test that this machine can run")
-    tests.add_argument("--only", metavar="LABEL", help="the tests with this CTest label")
-    tests.add_argument("--preset", help="one preset of CMakePresets.json")
+    tests.add_argument("--only", metavar="LABEL", choices=labels(),
+                       help="the tests with one CTest label: " + ", ".join(labels()))
+    tests.add_argument("--preset", metavar="PRESET", choices=presets(),
+                       help="the tests of one preset: " + ", ".join(presets()))
     add("build", command_build, "build a preset").add_argument(
-        "--preset", default="release", help="one of CMakePresets.json (release)")
+        "--preset", metavar="PRESET", choices=presets(), default="release",
+        help="release, where none is named, or " + ", ".join(presets()[1:]))
     gpu = add("gpu-test", command_gpu_test, "the tests that need a GPU; uses no network")
     gpu.add_argument("--filter", metavar="PATTERN", help="cases by GoogleTest's pattern")
     gpu.add_argument("--sanitizer", nargs="*", choices=SANITIZER_TOOLS, metavar="TOOL",

@@ -1,15 +1,24 @@
 """Configures and builds one preset of CMakePresets.json under build/<preset>."""
 
+import json
 import os
 import subprocess
 import sys
 
+from dev_progress import run_ninja
 from dev_setup import BUILD, ROOT, VENV, environment, say
 
 # Presets whose instrumented code a plain Python interpreter cannot load, or that are carried away
 # to a machine with another one.
 WITHOUT_PYTHON = {"asan", "ubsan", "tsan", "fuzz", "coverage", "gpu"}
 FUZZ_COMPILERS = {"CC": "clang-19", "CXX": "clang++-19"}
+
+
+def presets():
+    """The names that --preset may have."""
+    text = (ROOT / "CMakePresets.json").read_text(encoding="utf-8")
+    return [preset["name"] for preset in json.loads(text)["configurePresets"]
+            if not preset.get("hidden")]
 
 
 class BuildError(Exception):
@@ -58,13 +67,13 @@ def configure(preset):
 
 
 def build(preset="release", targets=()):
-    """Builds a preset (or some of its targets); quiet but for warnings and errors."""
+    """Builds a preset (or some of its targets); says how far it is, warnings and errors."""
     configure(preset)
     command = ["cmake", "--build", str(BUILD / preset), "-j", str(jobs())]
     if targets:
         command += ["--target", *targets]
-    code = subprocess.call([*command, "--", "--quiet"], cwd=ROOT, env=build_environment(preset),
-                           stdin=subprocess.DEVNULL)
+    code = run_ninja(command, f"building {preset}", cwd=ROOT,
+                     env={**build_environment(preset), "NINJA_STATUS": "[%f/%t] "})
     if code != 0:
         raise BuildError(f"building the preset {preset} failed")
 

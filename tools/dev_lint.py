@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dev_progress import Progress
+
 ROOT = Path(__file__).resolve().parent.parent
 FORMATTED = ["*.h", "*.hpp", "*.c", "*.cc", "*.cpp", "*.cu", "*.cuh"]
 TIDY_ROOTS = ("src/", "tests/", "examples/")
@@ -105,6 +107,9 @@ def tidy(workers, quick=False):
     stamps = ROOT / "build" / "lint"
     stamps.mkdir(parents=True, exist_ok=True)
 
+    jobs = tidy_jobs(tree, stamps, roots, checks)
+    progress = Progress("clang-tidy")
+
     def check(job):
         source, stamp = job
         done = subprocess.run([clang_tidy, "-p", tree, "--quiet", *checks, source], text=True,
@@ -115,8 +120,11 @@ def tidy(workers, quick=False):
         print(done.stdout, flush=True)
         return False
 
+    results = []
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(check, tidy_jobs(tree, stamps, roots, checks)))
+        for result in pool.map(check, jobs):
+            results.append(result)
+            progress.step(len(results), len(jobs))
     print(f"clang-tidy: {results.count(True)} files clean, {results.count(False)} with findings")
     return 0 if all(results) else 1
 

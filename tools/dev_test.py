@@ -1,5 +1,6 @@
 """`./dev test`: builds, runs every test that this machine can run, and counts."""
 
+import re
 import resource
 import shutil
 import subprocess
@@ -8,12 +9,21 @@ import time
 from dev_build import BuildError, build, jobs
 from dev_lint import tidy
 from dev_results import Counts, count_ctest
-from dev_setup import BUILD, environment, say
+from dev_setup import BUILD, ROOT, environment, say
 
 # Presets whose library is not the one that is shipped (`./dev test --preset asan`): they leave out
 # what looks at the repository or at the shared library as a file.
 SANITIZERS = ["asan", "ubsan", "tsan"]
 NOT_SANITIZED = "repository|abi"
+
+
+LABELS_FILE = ROOT / "tests" / "tools" / "CMakeLists.txt"
+
+
+def labels():
+    """CTest's labels, as the tests of the repository know them."""
+    found = re.search(r"set\(known_labels\s+([^)]*)\)", LABELS_FILE.read_text(encoding="utf-8"))
+    return found[1].split()
 
 
 def processor_seconds():

@@ -10,7 +10,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "tools")]
 
 import check_repository  # noqa: E402
+import dev  # noqa: E402
+import dev_progress  # noqa: E402
 import dev_results  # noqa: E402
+import page_excerpts  # noqa: E402
 import readme_program  # noqa: E402
 
 CTEST = """<testsuite name="ctest">
@@ -120,3 +123,38 @@ def test_readme_program_with_other_output_fails(tmp_path):
         readme.write_text(text.format(printed, code))
         codes.append(subprocess.run(script, capture_output=True, check=False).returncode)
     assert codes == [0, 1, 1]
+
+
+@pytest.mark.parametrize("option, known", [("--only", "bench-smoke"), ("--preset", "tsan")])
+def test_a_wrong_label_or_preset_is_told_before_anything_is_done(capsys, option, known):
+    with pytest.raises(SystemExit) as refused:
+        dev.parse(["test", option, "nonsense"])
+    assert refused.value.code == 2
+    said = capsys.readouterr().err
+    assert "nonsense" in said and known in said
+    assert dev.parse(["test", option, known])
+
+
+def test_long_builds_say_how_far_they_are(capsys):
+    times = iter([0.0, 5.0, 21.0, 25.0, 60.0])
+    progress = dev_progress.Progress("building release", clock=lambda: next(times))
+    dev_progress.show_ninja(["[1/9] one.o\n", "[2/9] two.o\n", "two.cc:1: warning: odd\n",
+                             "[3/9] three.o\n", "[9/9] all\n", "ninja: no work to do.\n"], progress)
+    assert capsys.readouterr().out == \
+        "dev: building release: 2 of 9 after 21 s\ntwo.cc:1: warning: odd\n"
+
+
+def test_excerpts_are_held_to_the_examples(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("```c\n  a(1);\n\nb(2);\n```\n```text\nyes\n```\n")
+    (tmp_path / "one.c").write_text("int main() {\n    a(1);\n    b(2);\n}\n")
+    docs = tmp_path / "docs"
+    assert not list(page_excerpts.check_excerpts(docs, [tmp_path]))
+    (tmp_path / "one.c").write_text("int main() {\n    a(1);\n    c(3);\n    b(2);\n}\n")
+    assert list(page_excerpts.check_excerpts(docs, [tmp_path]))
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho yes\n")
+    program.chmod(0o755)
+    assert not list(page_excerpts.check_output(docs / "page.md", program))
+    program.write_text("#!/bin/sh\necho no\n")
+    assert list(page_excerpts.check_output(docs / "page.md", program))
