@@ -49,7 +49,7 @@ def test_unknown_operators_and_attributes(ctx):
         ctx.op("com.microsoft", "GroupQueryAttention", num_heads=4, kv_num_heads=2,
                no_such_attribute=1)
     for value in (object(), [1, "2"], None):
-        with pytest.raises(attn_c.InvalidArgument, match="attribute softcap"):
+        with pytest.raises(attn_c.InvalidArgument, match="attribute 'softcap'"):
             ctx.op("com.microsoft", "GroupQueryAttention", num_heads=4, kv_num_heads=2,
                    softcap=value)
 
@@ -74,8 +74,8 @@ SPECS = {"query": ("float32", (1, 1, 64)), "key": ("float32", (1, 1, 32)),
 
 @pytest.mark.parametrize("number", [2**64, -2**63 - 1, 2**20000], ids=["more", "less", "huge"])
 @pytest.mark.parametrize("name, use", [
-    ("attribute num_heads", lambda ctx, op, n: ctx.op(*GQA, num_heads=n, kv_num_heads=2)),
-    ("attribute scale", lambda ctx, op, n: ctx.op(*GQA, scale=[1, n], **HEADS)),
+    ("attribute 'num_heads'", lambda ctx, op, n: ctx.op(*GQA, num_heads=n, kv_num_heads=2)),
+    ("attribute 'scale'", lambda ctx, op, n: ctx.op(*GQA, scale=[1, n], **HEADS)),
     ("version", lambda ctx, op, n: ctx.op(*GQA, version=n, **HEADS)),
     ("thread_count", lambda ctx, op, n: attn_c.Context("cpu", thread_count=n)),
     ("cache_limit_bytes", lambda ctx, op, n: attn_c.Context("cpu", cache_limit_bytes=n)),
@@ -106,7 +106,7 @@ def test_numbers_of_devices_are_small_and_plain(device):
 def test_numbers_that_no_float_holds_are_refused_in_words(ctx):
     huge = fractions.Fraction(10**400, 3)
     for scale in (huge, [0.5, huge]):
-        with pytest.raises(attn_c.InvalidArgument, match="^attribute scale: expected a number"):
+        with pytest.raises(attn_c.InvalidArgument, match="^attribute 'scale': expected a number"):
             ctx.op(*GQA, scale=scale, **HEADS)
 
 
@@ -124,7 +124,7 @@ def test_integers_of_numpy_are_integers(ctx):
     ("label", lambda ctx, op, t: ctx.op(*GQA, label=t, **HEADS)),
     ("label", lambda ctx, op, t: ctx.session(t)),
     ("the name of an attribute", lambda ctx, op, t: ctx.op(*GQA, **HEADS, **{t: 1})),
-    ("attribute k_quant_type", lambda ctx, op, t: ctx.op(*GQA, k_quant_type=t, **HEADS)),
+    ("attribute 'k_quant_type'", lambda ctx, op, t: ctx.op(*GQA, k_quant_type=t, **HEADS)),
     ("engine", lambda ctx, op, t: attn_c.Context("cpu", engine=t)),
     ("cache_folder", lambda ctx, op, t: attn_c.Context("cpu", cache_folder=t)),
     ("engine", lambda ctx, op, t: op.query(engine=t, **SPECS)),
@@ -139,7 +139,7 @@ def test_texts_that_the_library_cannot_hold_are_refused_in_words(ctx, op, name, 
 def test_bytes_of_a_text_are_utf8(ctx):
     assert ctx.op(*GQA, k_quant_type=b"NONE", **HEADS)
     for words in (b"\xff", b"NONE\0"):
-        with pytest.raises(attn_c.InvalidArgument, match="^attribute k_quant_type: expected"):
+        with pytest.raises(attn_c.InvalidArgument, match="^attribute 'k_quant_type': expected"):
             ctx.op(*GQA, k_quant_type=words, **HEADS)
 
 

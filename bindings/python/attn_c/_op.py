@@ -28,7 +28,7 @@ class Support(NamedTuple):
 
 def _add_attribute(attributes, name: str, value) -> None:
     name = text("the name of an attribute", name)
-    title = f"attribute {name}"
+    title = f"attribute '{name}'"
     if isinstance(value, (str, bytes)):
         attributes.add_string(name, text(title, value))
     elif isinstance(value, numbers.Integral):
