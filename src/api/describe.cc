@@ -74,6 +74,17 @@ Json sizes_json(const PlanKey& key) {
     json["scale"] = spec.scale;
     json["delta_rule"] = spec.delta;
     json["decay"] = decay_name(spec.decay);
+  } else if (key.rotary.has_value()) {
+    json["type"] = name_of(key.rotary->type);
+    json["heads"] = key.rotary->heads;
+    json["head_size"] = key.rotary->head_size;
+    json["width"] = key.rotary->transform.width;
+    json["interleaved"] = key.rotary->transform.interleaved;
+    json["in_place"] = key.rotary->in_place;
+  } else if (key.scatter.has_value()) {
+    json["type"] = name_of(key.scatter->type);
+    json["circular"] = key.scatter->circular;
+    json["in_place"] = key.scatter->in_place;
   } else if (key.kv_update.has_value()) {
     json["type"] = name_of(key.kv_update->type);
     json["kv_heads"] = key.kv_update->kv_heads;

@@ -1,4 +1,5 @@
-// Rows written into a cache at an index of their own for each batch row: what TensorScatter becomes.
+// Rows written into a cache at an index of their own for each batch row: what TensorScatter is
+// lowered to.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@ struct ScatterSpec {
   bool operator==(const ScatterSpec&) const = default;
 };
 
-// A strided view. `axes` are the further axes in the problem's order, which ends with the innermost.
+// A strided view. `axes` are the further axes in the problem's order, which ends with the
+// innermost.
 struct ScatterView {
   void* data = nullptr;
   int64_t batch = 0;

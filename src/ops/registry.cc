@@ -2,12 +2,16 @@
 #include "core/error.h"
 #include "ops/group_query_attention.h"
 #include "ops/operator.h"
+#include "ops/rotary_embedding.h"
+#include "ops/tensor_scatter.h"
 
 namespace attn {
 namespace {
 
 constexpr OperatorDefinition kDefinitions[] = {
     {&kGroupQueryAttentionSchema, &create_group_query_attention},
+    {&kRotaryEmbeddingSchema, &create_rotary_embedding},
+    {&kTensorScatterSchema, &create_tensor_scatter},
 };
 
 // The empty domain is the standard's own.

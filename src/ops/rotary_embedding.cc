@@ -65,7 +65,7 @@ class RotaryEmbedding final : public Operator {
 
   void lower(const Arguments& arguments, LowerMode mode, Lowering& out) const override {
     if (mode != LowerMode::kQuery) {
-      check_present(kOutputName, arguments.out[kY], "that of X");
+      check_present(kOutputName, arguments.out[kY], "(B, H, S, D) or (B, S, H*D)");
     }
     const Sizes sizes = check_inputs(settings_, arguments);
     check_output(arguments);

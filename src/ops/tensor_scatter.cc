@@ -58,7 +58,7 @@ class TensorScatter final : public Operator {
 
   void lower(const Arguments& arguments, LowerMode mode, Lowering& out) const override {
     if (mode != LowerMode::kQuery) {
-      check_present(kOutputName, arguments.out[kPresentCache], "that of past_cache");
+      check_present(kOutputName, arguments.out[kPresentCache], "(B, ..., L, ...)");
     }
     const Sizes sizes = check_inputs(settings_, arguments);
     check_output(arguments);

@@ -1,7 +1,6 @@
 // Rules of type and shape of TensorScatter, and from checked arguments to the problem. Runs on
 // every execute: no allocation unless it fails.
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 #include "core/error.h"
@@ -74,10 +73,17 @@ struct Axis {
   int64_t past = 1, update = 1, present = 1;
 };
 
+// How far out an axis lies. A stride is 0 only where a size further in is not known.
+uint64_t reach_of(const Axis& axis) {
+  if (axis.present == 0) return std::numeric_limits<uint64_t>::max();
+  return axis.present < 0 ? 0 - static_cast<uint64_t>(axis.present)
+                          : static_cast<uint64_t>(axis.present);
+}
+
 // Whether `outer` goes on where `inner` ends, in one tensor.
-bool goes_on(int64_t outer_stride, int64_t inner_stride_, int64_t inner_size) {
+bool goes_on(int64_t outer, int64_t inner, int64_t inner_size) {
   int64_t expected;
-  return !__builtin_mul_overflow(inner_stride_, inner_size, &expected) && expected == outer_stride;
+  return !__builtin_mul_overflow(inner, inner_size, &expected) && expected == outer;
 }
 
 bool joins(const Axis& outer, const Axis& inner) {
@@ -107,7 +113,7 @@ int collect_axes(const Arguments& arguments, const Sizes& sizes,
   for (int i = 1; i < count; ++i) {
     for (int j = i; j > 0; --j) {
       Axis& before = first[j - 1];
-      if (std::llabs(before.present) >= std::llabs(first[j].present)) break;
+      if (reach_of(before) >= reach_of(first[j])) break;
       std::swap(before, first[j]);
     }
   }

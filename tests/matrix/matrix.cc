@@ -53,6 +53,7 @@ Matrix::Matrix(MatrixOptions options) : options_(std::move(options)) {
   const attn_context_info info = test::info_of(first.context.get());
   engines_ = test::split_names(info.engines);
   levels_ = test::split_names(info.simd_levels);
+  if (!options_.engines.empty()) engines_ = options_.engines;
   if (!options_.engine.empty()) engines_ = {options_.engine};
   if (!options_.level.empty()) levels_ = {options_.level};
 }

@@ -17,9 +17,10 @@ struct MatrixOptions {
   const char* tool = "";  // the program that reproduces one problem
   // Makes the problem of a seed.
   std::function<std::unique_ptr<Case>(uint64_t seed)> draw;
-  std::string engine;         // one engine alone; empty: all
-  std::string level;          // one SIMD level alone; empty: all
-  bool check_threads = true;  // some problems again with other thread counts, bit for bit
+  std::vector<std::string> engines;  // those of the operator; empty: all of the context
+  std::string engine;                // one engine alone; empty: all
+  std::string level;                 // one SIMD level alone; empty: all
+  bool check_threads = true;         // some problems again with other thread counts, bit for bit
 };
 
 // The largest errors of a type, and the seeds that gave them.

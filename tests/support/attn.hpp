@@ -113,6 +113,9 @@ class Attributes {
   Attributes& set_float(const char* name, double value) {
     return add({name, ATTN_ATTRIBUTE_FLOAT, 0, 0, value, nullptr});
   }
+  Attributes& set_text(const char* name, const char* value) {
+    return add({name, ATTN_ATTRIBUTE_STRING, 0, 0, 0, value});
+  }
   const std::vector<attn_attribute>& list() const { return list_; }
 
  private:

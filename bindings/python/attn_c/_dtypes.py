@@ -15,6 +15,9 @@ CODES = {
     "int32": (native.ATTN_DTYPE_INT, 32),
     "int64": (native.ATTN_DTYPE_INT, 64),
     "uint8": (native.ATTN_DTYPE_UINT, 8),
+    "uint16": (native.ATTN_DTYPE_UINT, 16),
+    "uint32": (native.ATTN_DTYPE_UINT, 32),
+    "uint64": (native.ATTN_DTYPE_UINT, 64),
     "bool": (native.ATTN_DTYPE_BOOL, 8),
 }
 _NAMES = {code: name for name, code in CODES.items()}

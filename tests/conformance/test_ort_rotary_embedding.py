@@ -1,0 +1,134 @@
+"""ONNX Runtime's CPU RotaryEmbedding and TensorScatter side by side with this library's.
+
+Random nodes of everything that both support; RotaryEmbedding is also held against float64, so that
+a disagreement shows who is wrong. Where the two differ stands at the end.
+"""
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+import attn_c
+
+CASES = 120
+# Largest difference, in units of the type at the largest element of the result. ONNX Runtime
+# computes float16 through float32 as well.
+UNITS = {"float32": 2 ** -22, "float16": 2 ** -10}
+ELEMENTS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16,
+            "int64": TensorProto.INT64, "int32": TensorProto.INT32, "int8": TensorProto.INT8,
+            "bool": TensorProto.BOOL, "float64": TensorProto.DOUBLE}
+
+
+@pytest.fixture(scope="session")
+def ctx():
+    return attn_c.Context("cpu", thread_count=2)
+
+
+def peer(kind, opset, output, attributes, inputs):
+    """The output of ONNX Runtime for one node; inputs by the standard's names, in its order."""
+    infos = [helper.make_tensor_value_info(name, ELEMENTS[array.dtype.name], array.shape)
+             for name, array in inputs.items()]
+    first = next(iter(inputs.values()))
+    node = helper.make_node(kind, list(inputs), [output], **attributes)
+    graph = helper.make_graph([node], kind, infos, [helper.make_tensor_value_info(
+        output, ELEMENTS[first.dtype.name], first.shape)])
+    model = helper.make_model(graph, ir_version=10,
+                              opset_imports=[helper.make_opsetid("", opset)])
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # refusals are answers here, not news
+    session = ort.InferenceSession(model.SerializeToString(), options,
+                                   providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)[0]
+
+
+def draw_rotary(seed):
+    """(attributes, inputs) of a random RotaryEmbedding node."""
+    rng = np.random.default_rng(seed)
+    dtype = rng.choice(["float32", "float16"])
+    batch, heads, rows = rng.integers(1, 4), rng.integers(1, 6), rng.integers(1, 20)
+    size = int(2 * rng.integers(1, 65))
+    whole = rng.random() < 0.5
+    width = size if whole else int(2 * rng.integers(1, size // 2 + 1))
+    attributes = {"interleaved": int(rng.integers(0, 2))}
+    if not whole:
+        attributes["rotary_embedding_dim"] = width
+    apart = rng.random() < 0.5
+    # ONNX Runtime wants the count with partial rotation, whatever the rank.
+    if not apart or not whole:
+        attributes["num_heads"] = int(heads)
+    shape = (batch, heads, rows, size) if apart else (batch, rows, heads * size)
+    x = rng.standard_normal(shape).astype(dtype)
+    positions = rng.random() < 0.6
+    table = (int(rows + 30), width // 2) if positions else (batch, rows, width // 2)
+    angle = rng.uniform(0, 6.28, table)
+    inputs = {"X": x, "cos_cache": np.cos(angle).astype(dtype),
+              "sin_cache": np.sin(angle).astype(dtype)}
+    if positions:
+        inputs["position_ids"] = rng.integers(0, table[0], (batch, rows))
+    return attributes, inputs
+
+
+def rotated(attributes, inputs):
+    """The result in float64."""
+    x = inputs["X"].astype(np.float64)
+    cos, sin = (inputs[name].astype(np.float64) for name in ("cos_cache", "sin_cache"))
+    if "position_ids" in inputs:
+        cos, sin = cos[inputs["position_ids"]], sin[inputs["position_ids"]]
+    apart = x.ndim == 4
+    rows = x.transpose(0, 2, 1, 3) if apart else x.reshape(*x.shape[:2], attributes["num_heads"], -1)
+    cos, sin = cos[:, :, None], sin[:, :, None]
+    half = cos.shape[-1]
+    out = rows.copy()
+    if attributes["interleaved"]:
+        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    else:
+        first, second = slice(0, half), slice(half, 2 * half)
+    a, b = rows[..., first], rows[..., second]
+    out[..., first], out[..., second] = a * cos - b * sin, b * cos + a * sin
+    return out.transpose(0, 2, 1, 3) if apart else out.reshape(x.shape)
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_rotary_embedding(ctx, seed):
+    attributes, inputs = draw_rotary(seed)
+    ours = np.full_like(inputs["X"], np.nan)
+    ctx.op("", "RotaryEmbedding", 23, **attributes)(out={"Y": ours}, **inputs)
+    theirs = peer("RotaryEmbedding", 23, "Y", attributes, inputs)
+    want = rotated(attributes, inputs)
+    limit = UNITS[ours.dtype.name] * np.abs(want).max()
+    assert np.abs(ours - want).max() <= limit, f"seed {seed}: ours {attributes}"
+    assert np.abs(theirs - want).max() <= limit, f"seed {seed}: ONNX Runtime's {attributes}"
+
+
+def draw_scatter(seed):
+    """(attributes, inputs) of a random TensorScatter node."""
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(3, 6))
+    axis = int(rng.integers(1, rank))
+    shape = rng.integers(1, 7, rank)
+    shape[axis] = rng.integers(3, 20)
+    rows = int(rng.integers(1, shape[axis] + 1))
+    update = shape.copy()
+    update[axis] = rows
+    circular = rng.random() < 0.5
+    attributes = {"axis": axis - rank if rng.random() < 0.5 else axis,
+                  "mode": "circular" if circular else "linear"}
+    dtype = rng.choice(["float32", "float16", "float64", "int8", "int32", "int64", "bool"])
+    make = (lambda size: rng.integers(-100, 100, size).astype(dtype))
+    inputs = {"past_cache": make(shape), "update": make(update)}
+    if rng.random() < 0.8:
+        most = shape[axis] if circular else shape[axis] - rows + 1
+        inputs["write_indices"] = rng.integers(0, most, shape[0])
+    return attributes, inputs
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_tensor_scatter(ctx, seed):
+    attributes, inputs = draw_scatter(seed)
+    op = ctx.op("", "TensorScatter", 24, **attributes)
+    theirs = peer("TensorScatter", 24, "present_cache", attributes, inputs)
+    assert np.array_equal(op(**inputs).present_cache, theirs), f"seed {seed}: {attributes}"
+    cache = inputs["past_cache"].copy()
+    op(out={"present_cache": cache}, **dict(inputs, past_cache=cache))
+    assert np.array_equal(cache, theirs), f"seed {seed}, in place: {attributes}"
