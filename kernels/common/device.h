@@ -113,6 +113,16 @@ ATTN_DEVICE void wait_for_previous() {
 #endif
 }
 
+// 16 bytes that are read once and by one thread, and that no thread of the launch writes before:
+// past the L1 cache.
+ATTN_DEVICE uint4 load_once(const uint4* p) {
+  uint4 r;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "l"(p));
+  return r;
+}
+
 template <class T>
 ATTN_DEVICE T min_of(T a, T b) {
   return a < b ? a : b;

@@ -95,7 +95,7 @@ struct TransformParams {
   i32 table_type;
   i32 width;
   float epsilon;
-  i32 pad;
+  i32 in_pieces;  // common/rotary_rows.h serves rows that begin on 16 bytes
 };
 
 // ---- KV update ----------------------------------------------------------------------------------
@@ -104,17 +104,24 @@ struct CacheParams {
   View source, past, present;
   TransformParams transform;
   i32 active, has_past, in_place, channels;
+  // Rows of these views, and of present with them, are unit-stride and begin on 16 bytes.
+  i32 source_in_pieces, past_in_pieces, present_in_pieces, pad;
 };
 
+// Rows that a warp transforms at once where that takes whole rows: it has a buffer for each.
+constexpr int rows_at_once(int channels) { return channels <= 256 ? 4 : 1; }
+
 struct KvUpdateParams {
-  CacheParams key, value;
+  CacheParams caches[2];  // key, value
   LengthParams lengths;
   RowLengths* rows;  // out: the metadata of this call, one a batch row
   FaultState* faults;
   FaultRecord* record;
   i64 batch, kv_heads;
+  // An item: 1 << item_rows_log2 neighbouring rows of one head of the key or the value.
+  i64 item_rows_log2;
+  i64 items_per_chunk;  // that a block treats
   i64 chunks;           // blocks a batch row
-  i64 items_per_chunk;  // (cache row, head, key or value) that a block treats
   i64 label;
 };
 

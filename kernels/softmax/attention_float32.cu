@@ -11,7 +11,7 @@
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
-#include "common/row_transform.h"
+#include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "softmax/variant.h"
 
@@ -134,10 +134,22 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const float* kbase = (const float*)p.key.data + b * p.key.batch + hk * p.key.head;
   const float* vbase = (const float*)p.value.data + b * p.value.batch + hk * p.value.head;
   const float* qbase = (const float*)p.query.data + b * p.query.batch + h * p.query.head;
-  fetch_rows<kM, kD, kDp, kLdQ>(sq, qbase + m0 * p.query.row, p.query.row, 0, rows);
+  const bool rotates = kQueryTransform && p.query_transform.in_pieces;
+  if (!rotates) fetch_rows<kM, kD, kDp, kLdQ>(sq, qbase + m0 * p.query.row, p.query.row, 0, rows);
   if (n_first <= n_last) fetch_rows<kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, n_last * kN, total);
   copy_commit();
-  if constexpr (kQueryTransform) {
+  if (rotates) {
+    constexpr int pieces = kDp / 4;
+    for (int i = threadIdx.x; i < kM * pieces; i += kThreads) {
+      const int row = i / pieces, c = i % pieces;
+      if (row >= rows || c * 4 >= kD) *(float4*)(sq + row * kLdQ + c * 4) = float4{0, 0, 0, 0};
+    }
+    rotate_rows<kTypeFloat32, 2>(p.query_transform, qbase + m0 * p.query.row, p.query.row, rows, kD,
+                                 b, m0, position0, threadIdx.x, kThreads,
+                                 [&](int row, int piece, const uint4& value) {
+                                   *(uint4*)(sq + row * kLdQ + piece * 4) = value;
+                                 });
+  } else if constexpr (kQueryTransform) {
     copy_wait<0>();
     __syncthreads();
     for (int r = warp; r < rows; r += kWarps) {

@@ -12,7 +12,7 @@
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
-#include "common/row_transform.h"
+#include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "softmax/variant.h"
 
@@ -76,7 +76,18 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const u16* vbase = (const u16*)p.value.data + b * p.value.batch + hk * p.value.head;
   const u16* qbase = (const u16*)p.query.data + b * p.query.batch + h * p.query.head;
 
-  if constexpr (kQueryTransform) {
+  constexpr int query_pieces = kDp / 8;
+  if (kQueryTransform && p.query_transform.in_pieces) {
+    for (int i = threadIdx.x; i < kM * query_pieces; i += kThreads) {
+      const int row = i / query_pieces, c = i % query_pieces;
+      if (row >= rows || c * 8 >= kD) *(uint4*)(sq + row * kLdQ + c * 8) = uint4{0, 0, 0, 0};
+    }
+    rotate_rows<kType, 2>(p.query_transform, qbase + m0 * p.query.row, p.query.row, rows, kD, b, m0,
+                          position0, threadIdx.x, kThreads,
+                          [&](int row, int piece, const uint4& value) {
+                            *(uint4*)(sq + row * kLdQ + piece * 8) = value;
+                          });
+  } else if constexpr (kQueryTransform) {
     // One warp a row, through a float buffer that lies over the K tile.
     float* buffer = (float*)sk + warp * kDp;
     for (int r = warp * kRowsPerWarp; r < (warp + 1) * kRowsPerWarp; r++) {
@@ -93,9 +104,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   } else {
-    constexpr int chunks = kDp / 8;
-    for (int i = threadIdx.x; i < kM * chunks; i += kThreads) {
-      int row = i / chunks, c = i % chunks;
+    for (int i = threadIdx.x; i < kM * query_pieces; i += kThreads) {
+      int row = i / query_pieces, c = i % query_pieces;
       bool valid = row < rows && c * 8 < kD;
       const u16* source = qbase + (valid ? (i64)(m0 + row) * p.query.row + c * 8 : 0);
       copy_async_16(shared_address(sq + row * kLdQ + c * 8), source, valid);

@@ -15,12 +15,27 @@
 namespace attn::cuda {
 namespace {
 
-// Work of a block of the KV update, whose eight warps treat one item (row of a head) at a time: one
-// each while that spreads over the device, several where there is more.
-int64_t items_per_chunk(int64_t items, int64_t multiprocessors) {
-  constexpr int64_t kWarps = 8, kMost = 256;
-  const int64_t rounds = items / (kWarps * multiprocessors * 4);
-  return kWarps * std::clamp<int64_t>(rounds, 1, kMost / kWarps);
+// How the rows of a KV update, `rows` of each of `heads` heads (key and value counted apart) of each
+// batch row, are cut: into items for the warps, of one row each while that does not give every
+// warp of the device something to do, of several where there is more; and items into blocks, which
+// are several times more than run at once where there is that much.
+void cut_update(int64_t batch, int64_t heads, int64_t rows, int64_t multiprocessors,
+                attnk::KvUpdateParams& out) {
+  constexpr int64_t kWarps = 8, kMostRowsLog2 = 4, kMostRounds = 32;
+  constexpr int64_t kCountable = int64_t{1} << 30;
+  const auto items = [&](int64_t log2) {
+    return heads * ((rows + (int64_t{1} << log2) - 1) >> log2);
+  };
+  int64_t log2 = 0;
+  while ((int64_t{1} << log2) < rows &&
+         (items(log2) > kCountable ||
+          (log2 < kMostRowsLog2 && batch * items(log2 + 1) >= kWarps * multiprocessors))) {
+    ++log2;
+  }
+  const int64_t rounds = batch * items(log2) / (kWarps * multiprocessors * 16);
+  out.item_rows_log2 = log2;
+  out.items_per_chunk = kWarps * std::clamp<int64_t>(rounds, 1, kMostRounds);
+  out.chunks = std::max<int64_t>(1, (items(log2) + out.items_per_chunk - 1) / out.items_per_chunk);
 }
 
 struct Capture {
@@ -181,10 +196,7 @@ class Cuda final : public CudaBackend {
     update.record = session.device_record();
     update.label = request.label;
     update.batch = call.batch;
-    const int64_t items = rows * 2 * update.kv_heads;
-    update.items_per_chunk = items_per_chunk(call.batch * items, context_.multiprocessors);
-    update.chunks =
-        std::max<int64_t>(1, (items + update.items_per_chunk - 1) / update.items_per_chunk);
+    cut_update(call.batch, 2 * update.kv_heads, rows, context_.multiprocessors, update);
 
     const bool has_attention = call.attention && call.attention->query_rows > 0;
     attnk::AttentionParams attention{};

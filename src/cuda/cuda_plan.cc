@@ -136,7 +136,7 @@ KernelVariant kv_update_variant(DType type, int channels) {
                                          : attnk::kTypeFloat32;
   out.definitions = {cat("ATTN_TYPE=", number)};
   out.threads = 256;
-  out.shared_bytes = 8 * channels * 4;
+  out.shared_bytes = 8 * attnk::rows_at_once(channels) * channels * 4;
   return out;
 }
 

@@ -13,9 +13,27 @@ int type_number(DType type) {
   return attnk::kTypeFloat32;
 }
 
+bool is_on_16_bytes(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+
+// Whether the rows begin on 16 bytes, hold whole 16-byte pieces and no gaps.
+bool in_pieces(const View4& v, int channels, int64_t bytes) {
+  const auto whole = [&](int64_t elements) { return elements * bytes % 16 == 0; };
+  return is_on_16_bytes(v.data) && v.channel == 1 && whole(channels) && whole(v.batch) &&
+         whole(v.head) && whole(v.row);
+}
+
+// Whether rows of whole pieces can be rotated piece by piece, by tables that are read likewise.
+bool in_pieces(const RowTransformSpec& spec, const RowTransform& t, DType type) {
+  const int64_t bytes = size_of(spec.table);
+  return spec.rotary && !spec.norm && spec.width * size_of(type) % 32 == 0 &&
+         (spec.table == kFloat32 || spec.table == type) && t.cos_col == 1 && t.sin_col == 1 &&
+         t.cos_row * bytes % 16 == 0 && t.sin_row * bytes % 16 == 0 && is_on_16_bytes(t.cos) &&
+         is_on_16_bytes(t.sin);
+}
+
 attnk::View view(const View4& v) { return {v.data, v.batch, v.head, v.row, v.channel, v.rows}; }
 
-attnk::TransformParams transform(const RowTransformSpec& spec, const RowTransform& t) {
+attnk::TransformParams transform(const RowTransformSpec& spec, const RowTransform& t, DType type) {
   attnk::TransformParams out{};
   out.weight = t.weight;
   out.weight_stride = t.weight_stride;
@@ -36,19 +54,25 @@ attnk::TransformParams transform(const RowTransformSpec& spec, const RowTransfor
   out.table_type = type_number(spec.table);
   out.width = spec.width;
   out.epsilon = spec.epsilon;
+  out.in_pieces = in_pieces(spec, t, type);
   return out;
 }
 
-attnk::CacheParams cache(const CacheUpdateSpec& spec, const CacheUpdate& update, int channels) {
+attnk::CacheParams cache(const CacheUpdateSpec& spec, const CacheUpdate& update, int channels,
+                         DType type) {
+  const auto bytes = static_cast<int64_t>(size_of(type));
   attnk::CacheParams out{};
   out.source = view(update.source);
   out.past = view(update.past);
   out.present = view(update.present);
-  out.transform = transform(spec.transform, update.transform);
+  out.transform = transform(spec.transform, update.transform, type);
   out.active = spec.active;
   out.has_past = spec.has_past;
   out.in_place = spec.in_place;
   out.channels = channels;
+  out.present_in_pieces = in_pieces(update.present, channels, bytes);
+  out.source_in_pieces = out.present_in_pieces && in_pieces(update.source, channels, bytes);
+  out.past_in_pieces = out.present_in_pieces && in_pieces(update.past, channels, bytes);
   return out;
 }
 
@@ -75,9 +99,10 @@ void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
 }
 
 void fill_kv_update(const KvUpdateProblem& problem, attnk::KvUpdateParams& out) {
-  out.key = cache(problem.spec.key, problem.key, problem.spec.head_size);
-  out.value = cache(problem.spec.value, problem.value, problem.spec.v_head_size);
-  out.kv_heads = problem.spec.kv_heads;
+  const KvUpdateSpec& spec = problem.spec;
+  out.caches[0] = cache(spec.key, problem.key, spec.head_size, spec.type);
+  out.caches[1] = cache(spec.value, problem.value, spec.v_head_size, spec.type);
+  out.kv_heads = spec.kv_heads;
 }
 
 void fill_attention(const AttentionProblem& problem, attnk::AttentionParams& out) {
@@ -90,8 +115,8 @@ void fill_attention(const AttentionProblem& problem, attnk::AttentionParams& out
   out.output = view(problem.output);
   out.scores = view(problem.scores);
   out.lse = view(problem.log_sum_exp);
-  out.query_transform = transform(spec.query_transform, problem.query_transform);
-  out.key_transform = transform(spec.key_transform, problem.key_transform);
+  out.query_transform = transform(spec.query_transform, problem.query_transform, spec.type);
+  out.key_transform = transform(spec.key_transform, problem.key_transform, spec.type);
   out.mask = problem.mask;
   out.mask_batch = problem.mask_batch;
   out.mask_head = problem.mask_head;
