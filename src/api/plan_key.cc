@@ -19,6 +19,7 @@ bool same_spec(const std::optional<Spec>& planned, const std::optional<Problem>&
 
 void take_memory_facts(const CacheUpdateSpec& plan, CacheUpdateSpec& call) {
   call.in_place = plan.in_place;
+  call.grows = plan.grows;
   call.unit_channel = plan.unit_channel;
   call.transform.unit_strides = plan.transform.unit_strides;
 }
@@ -161,6 +162,7 @@ void compare_caches(Differences& out, const std::string& name, const CacheUpdate
   out.compare(cat("present ", name, " bound").c_str(), call.active, plan.active);
   out.compare(cat("past ", name, " bound").c_str(), call.has_past, plan.has_past);
   out.compare(cat(name, " cache in place").c_str(), call.in_place, plan.in_place);
+  out.compare(cat(name, " cache growing in place").c_str(), call.grows, plan.grows);
   out.compare(cat("unit channel stride of the ", name, " cache").c_str(), call.unit_channel,
               plan.unit_channel);
 }

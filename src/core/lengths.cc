@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/length_rules.h"
 
 namespace attn {
 namespace {
@@ -51,10 +52,7 @@ int64_t bad_position(const Lengths& lengths, int64_t batch_index, int64_t query_
 
 uint32_t resolve_group_query_row(const Lengths& lengths, int64_t batch_index, RowLengths& row) {
   const int64_t value = lengths.values[batch_index * lengths.value_stride];
-  if (value == -1 && lengths.spec.empty_slots) {
-    row = RowLengths{};
-    return 0;
-  }
+  if (value == -1 && may_be_empty(lengths)) return 0;
   const int64_t total = value + 1;
   if (total > std::numeric_limits<int32_t>::max()) return ATTN_FAULT_TOTAL_OVERFLOW;
 
@@ -127,6 +125,19 @@ uint32_t resolve_group_query_row(const Lengths& lengths, int64_t batch_index, Ro
                 ", the table has ", lengths.table_rows, " rows");
 }
 
+[[noreturn]] void fail_row(const Lengths& lengths, int64_t batch_index, uint32_t faults) {
+  switch (lengths.spec.rule) {
+    case LengthRule::kValid:
+      fail_valid_row(lengths, batch_index);
+    case LengthRule::kMaskEnd:
+      fail_mask_row(lengths, batch_index);
+    case LengthRule::kCumulative:
+      fail_cumulative_row(lengths, batch_index);
+    default:
+      fail_group_query_row(lengths, batch_index, faults);
+  }
+}
+
 }  // namespace
 
 std::string fault_text(uint32_t bits) {
@@ -145,8 +156,18 @@ std::string fault_text(uint32_t bits) {
 }
 
 uint32_t resolve_row(const Lengths& lengths, int64_t batch_index, RowLengths& row) {
-  if (lengths.spec.rule == LengthRule::kGroupQuery) {
-    return resolve_group_query_row(lengths, batch_index, row);
+  row = RowLengths{};
+  switch (lengths.spec.rule) {
+    case LengthRule::kGroupQuery:
+      return resolve_group_query_row(lengths, batch_index, row);
+    case LengthRule::kValid:
+      return resolve_valid_row(lengths, batch_index, row);
+    case LengthRule::kMaskEnd:
+      return resolve_mask_row(lengths, batch_index, row);
+    case LengthRule::kCumulative:
+      return resolve_cumulative_row(lengths, batch_index, row);
+    case LengthRule::kUniform:
+      break;
   }
   // Uniform lengths come from shapes, which the operator has checked.
   row.past = lengths.uniform_past;
@@ -164,7 +185,7 @@ void resolve_lengths(const Lengths& lengths, std::span<RowLengths> rows) {
   for (size_t b = 0; b < rows.size(); ++b) {
     const int64_t batch_index = static_cast<int64_t>(b);
     const uint32_t faults = resolve_row(lengths, batch_index, rows[b]);
-    if (faults != 0) fail_group_query_row(lengths, batch_index, faults);
+    if (faults != 0) fail_row(lengths, batch_index, faults);
   }
 }
 

@@ -18,4 +18,10 @@ void resolve_lengths(const Lengths& lengths, std::span<RowLengths> rows);
 // One batch row, without throwing: the fault bits of its values, `row` filled when they are 0.
 uint32_t resolve_row(const Lengths& lengths, int64_t batch_index, RowLengths& row);
 
+// kGroupQuery: whether -1, a total of 0 keys, is legal: as an empty slot, and in a call without
+// query rows and new keys, which finds an empty sequence as well as any other.
+inline bool may_be_empty(const Lengths& lengths) {
+  return lengths.spec.empty_slots || (lengths.query_rows == 0 && lengths.new_rows == 0);
+}
+
 }  // namespace attn

@@ -24,7 +24,6 @@ class DecodeItem {
  public:
   DecodeItem(const DecodeJob& job, const DecodeScratch& scratch)
       : p_(*job.problem), spec_(p_.spec), job_(job), geo_(job.geometry), s_(scratch) {
-    plain_ = spec_.softcap == 0 && spec_.mask == MaskKind::kNone;
     group_ = spec_.q_heads / spec_.kv_heads;
   }
 
@@ -32,20 +31,22 @@ class DecodeItem {
   void enter(int64_t item) {
     if (item == item_) return;
     item_ = item;
+    shrink_ = 1.0f;
     batch_ = item / spec_.kv_heads;
     kv_head_ = item % spec_.kv_heads;
     lengths_ = job_.rows[static_cast<size_t>(batch_)];
+    rows_ = static_cast<int>(std::min<int64_t>(geo_.rows, query_rows_of(p_, lengths_) * group_));
     KeyRange seen;
-    for (int r = 0; r < geo_.rows; ++r) {
+    for (int r = 0; r < rows_; ++r) {
       s_.ranges[r] = lengths_.live ? visible_keys(p_, lengths_, place(r).query) : KeyRange{};
       seen = hull(seen, s_.ranges[r]);
     }
     seen_ = seen;
     cut_ = cut_spans(seen);
     if (seen.empty()) return;
-    keys_ = key_rows(p_, lengths_.past, batch_, kv_head_);
-    values_ = value_rows(p_, lengths_.past, batch_, kv_head_);
-    for (int r = 0; r < geo_.rows; ++r) {
+    keys_ = key_rows(p_, lengths_, batch_, kv_head_);
+    values_ = value_rows(p_, lengths_, batch_, kv_head_);
+    for (int r = 0; r < rows_; ++r) {
       float* row = s_.query + static_cast<int64_t>(r) * geo_.depth;
       if (s_.ranges[r].empty()) {
         std::memset(row, 0, sizeof(float) * static_cast<size_t>(geo_.depth));
@@ -58,7 +59,7 @@ class DecodeItem {
   int64_t spans() const { return cut_.count(); }
 
   void clear(const DecodeSums& sums) const {
-    for (int r = 0; r < geo_.rows; ++r) {
+    for (int r = 0; r < rows_; ++r) {
       sums.max[r] = kHidden;
       sums.sum[r] = 0.0f;
     }
@@ -80,7 +81,7 @@ class DecodeItem {
 
   // total += sums
   void merge(const DecodeSums& sums, const DecodeSums& total) const {
-    for (int r = 0; r < geo_.rows; ++r) {
+    for (int r = 0; r < rows_; ++r) {
       const float max = std::max(total.max[r], sums.max[r]);
       const float reference = max == kHidden ? 0.0f : max;
       const float old_factor = exp_one(total.max[r] - reference);
@@ -97,12 +98,19 @@ class DecodeItem {
     }
   }
 
-  void write(const DecodeSums& total) const {
-    for (int r = 0; r < geo_.rows; ++r) {
-      write_result(E{}, p_, batch_, place(r), RowState{total.max[r], total.sum[r]},
-                   total.output + static_cast<int64_t>(r) * geo_.v_channels);
+  // Whether all that was written is finite.
+  bool write(const DecodeSums& total) const {
+    bool finite = true;
+    for (int r = 0; r < rows_; ++r) {
+      finite &=
+          write_result(E{}, p_, lengths_, batch_, place(r), RowState{total.max[r], total.sum[r]},
+                       total.output + static_cast<int64_t>(r) * geo_.v_channels, shrink_);
     }
+    return finite;
   }
+
+  // From here on with weights that add up to less than 1; see weight_shrink.
+  void shrink_weights() { shrink_ = weight_shrink(seen_); }
 
  private:
   RowPlace place(int row) const { return {row / group_, kv_head_ * group_ + row % group_}; }
@@ -112,6 +120,8 @@ class DecodeItem {
   // One softmax step. While its scores are computed its values are fetched, and while its values
   // are added the keys of the next step: the hardware does not foresee either.
   void run_block(const KeyRange& block, const DecodeSums& sums) {
+    bool masked[kMaxDecodeRows] = {};
+    if (spec_.mask != MaskKind::kNone && !see_masks(block, masked)) return;
     const int n = static_cast<int>(block.end - block.begin);
     const Raw* key[kDecodeBlock + 4];
     const Raw* value[kDecodeBlock];
@@ -122,24 +132,51 @@ class DecodeItem {
     }
     // Keys are scored in fours: the last one fills up.
     for (; j % 4 != 0; ++j) key[j] = key[n - 1];
-    for (int r = 0; r < geo_.rows; r += 4) score_rows(r, key, value, n);
+    for (int r = 0; r < rows_; r += 4) score_rows(r, key, value, n);
     const int padded = static_cast<int>(round_up(n, std::max(kLanes, 4)));
-    for (int r = 0; r < geo_.rows; ++r) {
+    for (int r = 0; r < rows_; ++r) {
       float* s = s_.scores + r * kDecodeBlock;
       const KeyRange& seen = s_.ranges[r];
-      if (!plain_ || padded != n || seen.begin > block.begin || seen.end < block.end) {
+      if (spec_.softcap != 0 || masked[r] || padded != n || seen.begin > block.begin ||
+          seen.end < block.end) {
         const KeyRange visible{seen.begin, std::min(seen.end, block.end)};
-        prepare_scores(p_, batch_, place(r), visible, block.begin, s, padded);
+        prepare_scores(p_, masked[r], batch_, place(r), visible, block.begin, s, padded);
       }
       RowState state{sums.max[r], sums.sum[r]};
       s_.factors[r] = softmax_row(s, padded, state);
+      if (shrink_ != 1.0f) scale_weights(s, padded, shrink_);
       sums.max[r] = state.max;
       sums.sum[r] = state.sum;
     }
     const int64_t next = std::min(block.end + geo_.block, seen_.end);
-    for (int r = 0; r < geo_.rows; r += 4) {
+    for (int r = 0; r < rows_; r += 4) {
       add_rows(r, value, n, sums, KeyRange{block.end, r == 0 ? next : block.end});
     }
+  }
+
+  // Whether some row sees a key of the block as far as the mask goes; `masked`: the rows whose scores
+  // it changes.
+  bool see_masks(const KeyRange& block, bool* masked) const {
+    bool shows = false;
+    int64_t last_offset = 0;
+    KeyRange last;
+    MaskEffect effect;
+    for (int r = 0; r < rows_; ++r) {
+      const KeyRange seen{std::max(block.begin, s_.ranges[r].begin),
+                          std::min(block.end, s_.ranges[r].end)};
+      if (seen.empty()) continue;
+      const int64_t offset = mask_row_offset(p_, batch_, place(r));
+      if (last.empty() || offset != last_offset || seen.begin != last.begin ||
+          seen.end != last.end) {
+        effect = MaskEffect{};
+        see_mask(p_, offset, seen.begin, static_cast<int>(seen.end - seen.begin), effect);
+        last = seen;
+        last_offset = offset;
+      }
+      masked[r] = effect.changes;
+      shows = shows || effect.shows;
+    }
+    return shows;
   }
 
   static void fetch_row(const void* row, int64_t bytes) {
@@ -153,7 +190,7 @@ class DecodeItem {
     float* s = s_.scores + r * kDecodeBlock;
     const int depth = spec_.head_size;
     const int64_t value_bytes = spec_.v_head_size * static_cast<int64_t>(sizeof(Raw));
-    const int rows = std::min(4, geo_.rows - r);
+    const int rows = std::min(4, rows_ - r);
     for (int j = 0; j < n; j += 4) {
       if (r == 0) {
         for (int i = j; i < std::min(j + 4, n); ++i) fetch_row(value[i], value_bytes);
@@ -186,7 +223,7 @@ class DecodeItem {
       for (; fetched_ < upto; ++fetched_) fetch_row(keys_.row(fetched_), key_bytes);
     };
     fetched_ = next.begin;
-    switch (std::min(4, geo_.rows - r)) {
+    switch (std::min(4, rows_ - r)) {
       case 1:
         return add_values<1>(E{}, w, kDecodeBlock, value, n, channels, out, geo_.v_channels, f,
                              fetch);
@@ -212,28 +249,35 @@ class DecodeItem {
   KeyRange seen_;
   SpanCut cut_;
   int64_t fetched_ = 0;  // keys below are on their way
+  float shrink_ = 1.0f;  // of the weights of the values
+  int rows_ = 0;         // query rows of the item, at most geo_.rows
   int64_t item_ = -1, batch_ = 0, kv_head_ = 0, group_ = 1;
-  bool plain_;  // neither cap nor mask
 };
 
-// A whole item: its spans one after the other.
+// The sums of a whole item, to scratch.total: its spans one after the other.
+template <class E>
+void sum_item(DecodeItem<E>& item, const DecodeScratch& scratch) {
+  const int64_t spans = item.spans();
+  if (spans == 0) return item.clear(scratch.total);
+  item.run_span(0, scratch.total);
+  for (int64_t span = 1; span < spans; ++span) {
+    item.run_span(span, scratch.span);
+    item.merge(scratch.span, scratch.total);
+  }
+}
+
+// A result that is not finite, once more: sums of large values may have left float32's range.
+template <class E>
+void run_shrunk(DecodeItem<E>& item, const DecodeScratch& scratch) {
+  item.shrink_weights();
+  sum_item(item, scratch);
+  item.write(scratch.total);
+}
+
 template <class E>
 void run_item(DecodeItem<E>& item, const DecodeScratch& scratch) {
-  const int64_t spans = item.spans();
-  if (spans <= 1) {
-    if (spans == 1) {
-      item.run_span(0, scratch.total);
-    } else {
-      item.clear(scratch.total);
-    }
-  } else {
-    item.run_span(0, scratch.total);
-    for (int64_t span = 1; span < spans; ++span) {
-      item.run_span(span, scratch.span);
-      item.merge(scratch.span, scratch.total);
-    }
-  }
-  item.write(scratch.total);
+  sum_item(item, scratch);
+  if (!item.write(scratch.total)) run_shrunk(item, scratch);
 }
 
 // One span of a split item; whoever finishes an item's last span merges and writes.
@@ -254,7 +298,7 @@ void run_unit(DecodeJob& job, DecodeItem<E>& item, int64_t index, int64_t span,
   if (done < spans) return;
   const DecodeSums total = kept(0);
   for (int64_t s = 1; s < spans; ++s) item.merge(kept(s), total);
-  item.write(total);
+  if (!item.write(total)) run_shrunk(item, scratch);
 }
 
 template <class E>

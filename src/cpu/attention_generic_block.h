@@ -126,6 +126,10 @@ struct KeyRange {
   int64_t begin = 0, end = 0;  // keys [begin, end) are visible, the mask aside
 };
 
+inline int64_t query_rows_of(const AttentionProblem& problem, const RowLengths& lengths) {
+  return problem.spec.packed ? lengths.query_rows : problem.query_rows;
+}
+
 // What causality, window and length leave of the keys for a query at `position`.
 inline KeyRange visible_keys(const AttentionSpec& spec, const RowLengths& lengths,
                              int64_t position) {
@@ -156,56 +160,91 @@ class Block {
         head_(head),
         kv_head_(head / (problem.spec.q_heads / problem.spec.kv_heads)),
         first_row_(first_row),
-        rows_(std::min(kBlockRows, problem.query_rows - first_row)) {}
+        rows_(std::min(kBlockRows, query_rows_of(problem, lengths) - first_row)) {}
 
   void run() {
+    if (rows_ <= 0) return;  // a packed sequence with fewer rows than others
     KeyRange all{std::numeric_limits<int64_t>::max(), 0};  // that any row of the block sees
     for (int64_t r = 0; r < rows_; ++r) {
       range_[r] = visible_keys(spec_, lengths_, lengths_.query_start + first_row_ + r);
-      s_.maximum[r] = -std::numeric_limits<Acc>::infinity();
-      s_.sum[r] = 0;
-      std::fill_n(s_.output + r * spec_.v_head_size, spec_.v_head_size, Acc{0});
       if (range_[r].begin == range_[r].end) continue;
       all.begin = std::min(all.begin, range_[r].begin);
       all.end = std::max(all.end, range_[r].end);
     }
-    if (all.begin < all.end) load_queries();
+    if (all.begin < all.end || shows_hidden_keys()) load_queries();
+    sum_values(all);
+    if (!finish_rows()) {
+      // Sums of values near the end of the type's range leave it, although no weight is above 1 and
+      // the result is a mean. Once more, then, with weights that add up to less than 1.
+      shrink_ = 1;
+      for (int64_t keys = 2 * (all.end - all.begin); keys > 0; keys /= 2) shrink_ /= 2;
+      sum_values(all);
+      finish_rows();
+    }
+    if (spec_.scores != ScoreStage::kNone) write_scores(all);
+  }
+
+ private:
+  // Whether the score output has a value for keys that no row may see.
+  bool shows_hidden_keys() const {
+    const bool unmasked = spec_.scores == ScoreStage::kRaw || spec_.scores == ScoreStage::kCapped;
+    return unmasked && lengths_.live && lengths_.total > 0;
+  }
+
+  // The keys whose cells in the score output have a value of their own.
+  KeyRange scored_keys(int64_t r) const {
+    return shows_hidden_keys() ? KeyRange{0, lengths_.total} : range_[r];
+  }
+
+  void load_queries() {
+    for (int64_t r = 0; r < rows_; ++r) {
+      const int64_t i = first_row_ + r;
+      load_row(s_.kernels, spec_.query_transform, p_.query_transform, spec_.type,
+               row_at(p_.query, spec_.type, batch_, head_, lengths_.query_offset + i),
+               p_.query.channel, spec_.head_size, batch_, i, lengths_.query_start + i,
+               s_.query + r * spec_.head_size);
+    }
+  }
+
+  void sum_values(const KeyRange& all) {
+    for (int64_t r = 0; r < rows_; ++r) {
+      s_.maximum[r] = -std::numeric_limits<Acc>::infinity();
+      s_.sum[r] = 0;
+      std::fill_n(s_.output + r * spec_.v_head_size, spec_.v_head_size, Acc{0});
+    }
     for (int64_t tile = all.begin; tile < all.end; tile += kTileKeys) {
       const int64_t tile_end = std::min(tile + kTileKeys, all.end);
       load_tile(tile, tile_end, true);
       for (int64_t r = 0; r < rows_; ++r) accumulate(r, tile, tile_end);
     }
-    for (int64_t r = 0; r < rows_; ++r) finish_row(r);
-    if (spec_.scores != ScoreStage::kNone) write_scores(all);
   }
 
- private:
-  void load_queries() {
-    for (int64_t r = 0; r < rows_; ++r) {
-      const int64_t i = first_row_ + r;
-      load_row(s_.kernels, spec_.query_transform, p_.query_transform, spec_.type,
-               row_at(p_.query, spec_.type, batch_, head_, i), p_.query.channel, spec_.head_size,
-               batch_, i, lengths_.query_start + i, s_.query + r * spec_.head_size);
-    }
+  // Whether all that was written is finite.
+  bool finish_rows() {
+    bool finite = true;
+    for (int64_t r = 0; r < rows_; ++r) finite &= finish_row(r);
+    return finite;
   }
 
   void load_tile(int64_t begin, int64_t end, bool with_values) {
+    const int64_t offset = lengths_.key_offset;
     for (int64_t j = begin; j < end; ++j) {
       Acc* key = s_.key + (j - begin) * spec_.head_size;
       const int64_t fresh = j - lengths_.past;
       if (spec_.key_fresh && fresh >= 0) {
         load_row(s_.kernels, spec_.key_transform, p_.key_transform, spec_.type,
-                 row_at(p_.key_fresh, spec_.type, batch_, kv_head_, fresh), p_.key_fresh.channel,
-                 spec_.head_size, batch_, fresh, j, key);
+                 row_at(p_.key_fresh, spec_.type, batch_, kv_head_, offset + fresh),
+                 p_.key_fresh.channel, spec_.head_size, batch_, fresh, j, key);
       } else {
-        load_plain_row(s_.kernels, spec_.type, row_at(p_.key, spec_.type, batch_, kv_head_, j),
-                       p_.key.channel, spec_.head_size, key);
+        load_plain_row(s_.kernels, spec_.type,
+                       row_at(p_.key, spec_.type, batch_, kv_head_, offset + j), p_.key.channel,
+                       spec_.head_size, key);
       }
       if (!with_values) continue;
       const bool value_fresh = spec_.value_fresh && fresh >= 0;
       const View4& view = value_fresh ? p_.value_fresh : p_.value;
       load_plain_row(s_.kernels, spec_.type,
-                     row_at(view, spec_.type, batch_, kv_head_, value_fresh ? fresh : j),
+                     row_at(view, spec_.type, batch_, kv_head_, offset + (value_fresh ? fresh : j)),
                      view.channel, spec_.v_head_size, s_.value + (j - begin) * spec_.v_head_size);
     }
   }
@@ -272,8 +311,9 @@ class Block {
       if (x == -std::numeric_limits<Acc>::infinity()) continue;  // its value is not felt
       const Acc weight = std::exp(x - maximum);
       sum += weight;
+      const Acc shrunk = weight * shrink_;
       const Acc* value = s_.value + (j - tile) * spec_.v_head_size;
-      for (int32_t c = 0; c < spec_.v_head_size; ++c) partial[c] += weight * value[c];
+      for (int32_t c = 0; c < spec_.v_head_size; ++c) partial[c] += shrunk * value[c];
     }
     s_.sum[r] += sum;
     for (int32_t c = 0; c < spec_.v_head_size; ++c) out[c] += partial[c];
@@ -295,11 +335,21 @@ class Block {
     return s_.sum[r] * std::exp(s_.maximum[r] - *maximum) + std::exp(sink - *maximum);
   }
 
-  void finish_row(int64_t r) {
-    const int64_t i = first_row_ + r;
+  // A mean in full size again. That of finite values is no larger than the largest: what rounding
+  // puts beyond is that.
+  Acc grow_back(Acc mean) const {
+    const Acc grown = mean / shrink_;
+    if (std::isfinite(grown) || !std::isfinite(mean)) return grown;
+    return std::copysign(std::numeric_limits<Acc>::max(), mean);
+  }
+
+  // Whether all that was written is finite.
+  bool finish_row(int64_t r) {
+    const int64_t i = lengths_.query_offset + first_row_ + r;
     const int64_t size = size_of(spec_.type);
     char* to = output_row(p_.output, size, batch_, head_, i);
     const Acc* out = s_.output + r * spec_.v_head_size;
+    bool finite = true;
     if (nothing_visible(r)) {
       for (int32_t c = 0; c < spec_.v_head_size; ++c) {
         store_value(to, c * p_.output.channel, spec_.type, Acc{0});
@@ -309,25 +359,30 @@ class Block {
       const Acc denominator = add_sink(r, &maximum);
       const Acc factor = std::exp(s_.maximum[r] - maximum) / denominator;
       for (int32_t c = 0; c < spec_.v_head_size; ++c) {
-        store_value(to, c * p_.output.channel, spec_.type, out[c] * factor);
+        const Acc mean = grow_back(out[c] * factor);
+        finite &= std::isfinite(mean);
+        store_value(to, c * p_.output.channel, spec_.type, mean);
       }
     }
-    if (!spec_.log_sum_exp) return;
+    if (!spec_.log_sum_exp) return finite;
     const Acc log_sum = nothing_visible(r) ? -std::numeric_limits<Acc>::infinity()
                                            : s_.maximum[r] + std::log(s_.sum[r]);
     store_float(output_row(p_.log_sum_exp, sizeof(float), batch_, head_, i), 0, kFloat32,
                 static_cast<float>(log_sum));
+    return finite;
   }
 
   // Scores of the whole block: the tiles once more, now that maximum and sum are known.
   void write_scores(KeyRange all) {
     for (int64_t r = 0; r < rows_; ++r) {
       char* to = score_row(r);
+      const KeyRange scored = scored_keys(r);
       for (int64_t j = 0; j < p_.score_columns; ++j) {
-        if (j >= range_[r].begin && j < range_[r].end) continue;
+        if (j >= scored.begin && j < scored.end) continue;
         store_value(to, j * p_.scores.channel, spec_.type, static_cast<Acc>(spec_.hidden_score));
       }
     }
+    if (shows_hidden_keys()) all = {0, lengths_.total};
     all.end = std::min(all.end, p_.score_columns);
     for (int64_t tile = all.begin; tile < all.end; tile += kTileKeys) {
       const int64_t tile_end = std::min(tile + kTileKeys, all.end);
@@ -339,8 +394,9 @@ class Block {
         if (spec_.scores == ScoreStage::kProbabilities && !nothing_visible(r)) {
           denominator = add_sink(r, &maximum);
         }
-        const int64_t end = std::min(tile_end, range_[r].end);
-        for (int64_t j = std::max(tile, range_[r].begin); j < end; ++j) {
+        const KeyRange scored = scored_keys(r);
+        const int64_t end = std::min(tile_end, scored.end);
+        for (int64_t j = std::max(tile, scored.begin); j < end; ++j) {
           const Acc* key = s_.key + (j - tile) * spec_.head_size;
           store_value(to, j * p_.scores.channel, spec_.type,
                       staged_score(r, j, key, maximum, denominator));
@@ -350,7 +406,8 @@ class Block {
   }
 
   char* score_row(int64_t r) const {
-    return output_row(p_.scores, size_of(spec_.type), batch_, head_, first_row_ + r);
+    return output_row(p_.scores, size_of(spec_.type), batch_, head_,
+                      lengths_.query_offset + first_row_ + r);
   }
 
   // The value of a cell that only the mask may hide, at the stage that is asked for.
@@ -371,6 +428,7 @@ class Block {
   const RowLengths& lengths_;
   const Scratch<Acc>& s_;
   const int64_t batch_, head_, kv_head_, first_row_, rows_;
+  Acc shrink_ = 1;  // of the weights of the values
   KeyRange range_[kBlockRows];
 };
 

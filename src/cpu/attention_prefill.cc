@@ -125,6 +125,7 @@ size_t lay_out(const AttentionSpec& spec, const PrefillGeometry& geo, std::byte*
   s.row_sum = cursor.take<float>(geo.item_rows);
   s.ranges = cursor.take<KeyRange>(geo.item_rows);
   s.rows = cursor.take<float>(geo.tile_rows * geo.row_stride);
+  s.tiles = cursor.take<PrefillTile>(geo.item_rows / geo.tile_rows);
   if (scratch != nullptr) *scratch = s;
   return cursor.used();
 }

@@ -40,18 +40,29 @@ struct PrefillGeometry {
   int64_t row_stride = 0;    // floats of one row before it is packed
 };
 
+// Some rows of an item, as many as the level takes at once, and the columns of the current key block
+// that they see.
+struct PrefillTile {
+  int rows = 0;
+  int first = 0;         // a multiple of the panel
+  int end = 0;           // exact; at most `first`: none
+  bool started = false;  // its output rows hold sums
+  bool masked = false;   // the mask changes some score of the columns
+};
+
 // Scratch of one worker.
 struct PrefillScratch {
-  float* query;      // (item_rows / tile_rows, D, tile_rows), scaled; room for an overrun
-  float* output;     // (item_rows, v_channels)
-  float* keys;       // (key_block / panel, D, panel)
-  float* values;     // (v_channels / panel, key_block, panel), panels value_stride apart
-  float* scores;     // (band_rows, kScoreStride) and room for an overrun
-  float* factors;    // (band_rows)
-  float* row_max;    // (item_rows) online softmax
-  float* row_sum;    // (item_rows)
-  KeyRange* ranges;  // (item_rows) what each row may see
-  float* rows;       // (tile_rows, row_stride) rows before they are packed
+  float* query;        // (item_rows / tile_rows, D, tile_rows), scaled; room for an overrun
+  float* output;       // (item_rows, v_channels)
+  float* keys;         // (key_block / panel, D, panel)
+  float* values;       // (v_channels / panel, key_block, panel), panels value_stride apart
+  float* scores;       // (band_rows, kScoreStride) and room for an overrun
+  float* factors;      // (band_rows)
+  float* row_max;      // (item_rows) online softmax
+  float* row_sum;      // (item_rows)
+  KeyRange* ranges;    // (item_rows) what each row may see
+  float* rows;         // (tile_rows, row_stride) rows before they are packed
+  PrefillTile* tiles;  // (item_rows / tile_rows)
 };
 
 // Lays the scratch out from `base`; with a null base only the size is right. Returns the bytes.

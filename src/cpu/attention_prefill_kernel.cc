@@ -36,26 +36,22 @@ class PrefillItem {
     kv_head_ = item % spec_.kv_heads;
     group_ = spec_.q_heads / spec_.kv_heads;
     first_row_ = block * job.item_rows;
-    rows_ = static_cast<int>(std::min<int64_t>(job.item_rows, p_.query_rows * group_ - first_row_));
     lengths_ = job.rows[static_cast<size_t>(batch_)];
-    plain_ = spec_.softcap == 0 && spec_.mask == MaskKind::kNone;
+    // A packed sequence may end before the item begins.
+    const int64_t left = query_rows_of(p_, lengths_) * group_ - first_row_;
+    rows_ = static_cast<int>(std::clamp<int64_t>(left, 0, job.item_rows));
   }
 
   void run() {
     const KeyRange seen = find_ranges();
-    if (!seen.empty()) {
-      load_queries();
-      const auto keys = key_rows(p_, lengths_.past, batch_, kv_head_);
-      const auto values = value_rows(p_, lengths_.past, batch_, kv_head_);
-      const int64_t first = seen.begin / geo_.key_block * geo_.key_block;
-      for (int64_t begin = first; begin < seen.end; begin += geo_.key_block) {
-        const KeyRange block{std::max(begin, seen.begin),
-                             std::min(begin + geo_.key_block, seen.end)};
-        pack(keys, values, begin, block);
-        for (int band = 0; band < rows_; band += geo_.band_rows) run_band(band, begin, block);
-      }
-    }
-    finish();
+    if (!seen.empty()) load_queries();
+    sum_values(seen);
+    if (write()) return;
+    // Once more: sums of large values may have left float32's range.
+    shrink_ = weight_shrink(seen);
+    find_ranges();
+    sum_values(seen);
+    write();
   }
 
  private:
@@ -82,6 +78,9 @@ class PrefillItem {
   // Fills the rows' visible ranges and clears their sums; returns the hull of the ranges.
   KeyRange find_ranges() {
     KeyRange all;
+    for (int tile = 0; tile < static_cast<int>(ceil_div(rows_, kTileRows)); ++tile) {
+      s_.tiles[tile] = PrefillTile{};
+    }
     each_row(0, rows_, [&](int r, const RowPlace& at) {
       if (r > 0 && at.head != kv_head_ * group_) {
         s_.ranges[r] = s_.ranges[r - 1];  // of the same query position
@@ -93,6 +92,20 @@ class PrefillItem {
       s_.row_sum[r] = 0.0f;
     });
     return all;
+  }
+
+  // All key blocks that any row sees, one after the other.
+  void sum_values(const KeyRange& seen) {
+    if (seen.empty()) return;
+    const auto keys = key_rows(p_, lengths_, batch_, kv_head_);
+    const auto values = value_rows(p_, lengths_, batch_, kv_head_);
+    const int64_t first = seen.begin / geo_.key_block * geo_.key_block;
+    for (int64_t begin = first; begin < seen.end; begin += geo_.key_block) {
+      const KeyRange block{std::max(begin, seen.begin), std::min(begin + geo_.key_block, seen.end)};
+      if (!cut_tiles(begin, block)) continue;
+      pack(keys, values, begin, block);
+      for (int band = 0; band < rows_; band += geo_.band_rows) run_band(band, begin);
+    }
   }
 
   // Query rows, scaled, in groups of kTileRows side by side. Nobody reads what becomes of rows that
@@ -120,7 +133,8 @@ class PrefillItem {
     int64_t position[kTileRows];
     each_row(tile, tile + count, [&](int r, const RowPlace& at) {
       const bool blind = s_.ranges[r].empty();
-      source[r - tile] = blind ? static_cast<const void*>(kZeroRow) : query_row<E>(p_, batch_, at);
+      source[r - tile] =
+          blind ? static_cast<const void*>(kZeroRow) : query_row<E>(p_, lengths_, batch_, at);
       position[r - tile] = blind || !transform.rotary
                                ? -1
                                : row_position(transform, p_.query_transform, batch_, at.query,
@@ -197,23 +211,14 @@ class PrefillItem {
     }
   }
 
-  // One tile of a band and the columns of the key block that its rows see.
-  struct Tile {
-    int rows;
-    int first;     // a multiple of kPanel
-    int end;       // exact
-    bool started;  // earlier key blocks were seen
-  };
-
   // One band of rows against the packed key block that starts at `begin`.
-  void run_band(int band, int64_t begin, const KeyRange& block) {
-    Tile tiles[kMaxBandRows / kTileRows];
+  void run_band(int band, int64_t begin) {
+    PrefillTile* tiles = s_.tiles + band / kTileRows;
     const int rows = std::min(geo_.band_rows, rows_ - band);
     int first = kScoreStride;
     int end = 0;
     for (int r = 0; r < rows; r += kTileRows) {
-      const Tile tile = tile_of(band + r, begin, block);
-      tiles[r / kTileRows] = tile;
+      const PrefillTile& tile = tiles[r / kTileRows];
       if (tile.first >= tile.end) continue;
       first = std::min(first, tile.first);
       end = std::max(end, tile.end);
@@ -221,7 +226,7 @@ class PrefillItem {
     const int depth = spec_.head_size;
     for (int c = first; c < end; c += kPanel) {
       for (int r = 0; r < rows; r += kTileRows) {
-        const Tile& tile = tiles[r / kTileRows];
+        const PrefillTile& tile = tiles[r / kTileRows];
         if (c < tile.first || c >= tile.end) continue;
         score_rows(tile.rows, tile.end - c > kLanes, s_.query + (band + r) * depth,
                    s_.keys + c * depth, depth, s_.scores + r * kScoreStride + c, kScoreStride);
@@ -231,7 +236,7 @@ class PrefillItem {
     for (int c = 0; c < geo_.v_channels; c += kPanel) {
       const float* panel = s_.values + c / kPanel * geo_.value_stride;
       for (int r = 0; r < rows; r += kTileRows) {
-        const Tile& tile = tiles[r / kTileRows];
+        const PrefillTile& tile = tiles[r / kTileRows];
         if (tile.first >= tile.end) continue;
         output_rows(tile.rows, !tile.started, s_.scores + r * kScoreStride + tile.first,
                     kScoreStride, panel + tile.first * kPanel, tile.end - tile.first,
@@ -239,21 +244,51 @@ class PrefillItem {
                     geo_.v_channels, s_.factors + r);
       }
     }
+    for (int r = 0; r < rows; r += kTileRows) {
+      PrefillTile& tile = tiles[r / kTileRows];
+      tile.started = tile.started || tile.first < tile.end;
+    }
   }
 
-  Tile tile_of(int row, int64_t begin, const KeyRange& block) const {
-    const int rows = std::min(kTileRows, rows_ - row);
-    KeyRange seen;
-    for (int r = 0; r < rows; ++r) seen = hull(seen, s_.ranges[row + r]);
-    const int64_t first = std::max(seen.begin, block.begin);
-    const int64_t end = std::min(seen.end, block.end);
-    if (first >= end) return {rows, 0, 0, false};
-    return {rows, static_cast<int>((first - begin) / kPanel * kPanel),
-            static_cast<int>(end - begin), seen.begin < begin};
+  // What each tile sees of the key block at `begin`; whether that is anything.
+  bool cut_tiles(int64_t begin, const KeyRange& block) {
+    bool any = false;
+    for (int row = 0; row < rows_; row += kTileRows) {
+      PrefillTile& tile = s_.tiles[row / kTileRows];
+      tile.rows = std::min(kTileRows, rows_ - row);
+      tile.first = tile.end = 0;
+      KeyRange seen;
+      for (int r = 0; r < tile.rows; ++r) seen = hull(seen, s_.ranges[row + r]);
+      seen = {std::max(seen.begin, block.begin), std::min(seen.end, block.end)};
+      if (seen.empty()) continue;
+      if (spec_.mask != MaskKind::kNone) {
+        const MaskEffect effect = mask_effect(row, tile.rows, seen);
+        if (!effect.shows) continue;
+        tile.masked = effect.changes;
+      }
+      tile.first = static_cast<int>((seen.begin - begin) / kPanel * kPanel);
+      tile.end = static_cast<int>(seen.end - begin);
+      any = true;
+    }
+    return any;
+  }
+
+  // Of the mask's cells of all keys in `seen` for all rows of a tile that see anything: a cell that
+  // causality hides may be among them, which at worst costs a shortcut.
+  MaskEffect mask_effect(int row, int rows, const KeyRange& seen) const {
+    MaskEffect effect;
+    int64_t last = -1;
+    each_row(row, row + rows, [&](int r, const RowPlace& at) {
+      const int64_t offset = mask_row_offset(p_, batch_, at);
+      if (effect.mixed() || s_.ranges[r].empty() || (r > row && offset == last)) return;
+      last = offset;
+      see_mask(p_, offset, seen.begin, static_cast<int>(seen.end - seen.begin), effect);
+    });
+    return effect;
   }
 
   // Scores that a row sees become weights; the rest of its tile's columns becomes zeros.
-  void weigh_row(int band, int r, int64_t begin, const Tile& tile) {
+  void weigh_row(int band, int r, int64_t begin, const PrefillTile& tile) {
     if (tile.first >= tile.end) return;
     float* s = s_.scores + r * kScoreStride;
     const KeyRange& seen = s_.ranges[band + r];
@@ -266,22 +301,27 @@ class PrefillItem {
     for (int c = end; c < padded; c += kLanes) hn::Store(hn::Zero(kF), kF, s + c);
     s_.factors[r] = 1.0f;
     if (first == end) return;
-    if (!plain_) {
-      prepare_scores(p_, batch_, place(band + r), seen, begin + first, s + first, end - first);
+    if (spec_.softcap != 0 || tile.masked) {
+      prepare_scores(p_, tile.masked, batch_, place(band + r), seen, begin + first, s + first,
+                     end - first);
     } else if (first < from || to < end) {
       hide_outside(s + first, end - first, from - first, to - first);
     }
     RowState state{s_.row_max[band + r], s_.row_sum[band + r]};
     s_.factors[r] = softmax_row(s + first, end - first, state);
+    if (shrink_ != 1.0f) scale_weights(s + first, end - first, shrink_);
     s_.row_max[band + r] = state.max;
     s_.row_sum[band + r] = state.sum;
   }
 
-  void finish() {
+  // Whether all that was written is finite.
+  bool write() {
+    bool finite = true;
     each_row(0, rows_, [&](int r, const RowPlace& at) {
-      write_result(E{}, p_, batch_, at, RowState{s_.row_max[r], s_.row_sum[r]},
-                   s_.output + static_cast<int64_t>(r) * geo_.v_channels);
+      finite &= write_result(E{}, p_, lengths_, batch_, at, RowState{s_.row_max[r], s_.row_sum[r]},
+                             s_.output + static_cast<int64_t>(r) * geo_.v_channels, shrink_);
     });
+    return finite;
   }
 
   const AttentionProblem& p_;
@@ -292,7 +332,7 @@ class PrefillItem {
   RowLengths lengths_;
   int64_t batch_, kv_head_, group_, first_row_;
   int rows_;
-  bool plain_;  // neither cap nor mask
+  float shrink_ = 1.0f;  // of the weights of the values
 };
 
 template <class E>

@@ -96,7 +96,7 @@ StageReport metadata_report(const Lowering& call, const ShapeRange& range) {
   StageReport stage;
   stage.stage = "metadata";
   stage.engine = "host";
-  const bool from_values = call.lengths.spec.rule == LengthRule::kGroupQuery;
+  const bool from_values = call.lengths.spec.rule != LengthRule::kUniform;
   stage.considered.push_back({"host", true,
                               from_values
                                   ? "reads and checks the lengths before anything is written"

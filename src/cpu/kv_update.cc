@@ -213,6 +213,68 @@ size_t thread_scratch(const KvUpdateSpec& spec) {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
+// ---- caches that grow where they lie ------------------------------------------------------------
+
+// Old rows of such a cache lie in the way of each other's new places, so they are put aside first:
+// (B, Hkv, past rows, channels) without gaps.
+size_t aside_bytes(const KvUpdateSpec& spec, const CacheUpdateSpec& cache, int32_t channels,
+                   int64_t batch, int64_t rows) {
+  if (!cache.active || !cache.grows) return 0;
+  const auto bytes =
+      static_cast<size_t>(batch * spec.kv_heads * rows * channels * size_of(spec.type));
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+struct AsideJob {
+  Cache cache;
+  CacheUpdate update;  // from the past to the memory aside
+  const RowLengths* rows = nullptr;
+  int64_t heads = 0;
+  int64_t items = 0;
+  std::atomic<int64_t> next{0};
+};
+
+void run_aside_task(void* ctx, int /*task*/) {
+  AsideJob& job = *static_cast<AsideJob*>(ctx);
+  for (;;) {
+    const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (item >= job.items) return;
+    const RowLengths& lengths = job.rows[item / job.heads];
+    const int64_t held = lengths.live ? std::min(lengths.past, job.update.past.rows) : 0;
+    copy_past_rows(job.cache, item / job.heads, item % job.heads, 0, held);
+  }
+}
+
+// Copies the old rows to `memory` and makes `update` read them there.
+void put_aside(const KvUpdateProblem& problem, std::span<const RowLengths> rows, std::byte* memory,
+               Executor& executor, Cache& cache, CacheUpdate& update) {
+  AsideJob job;
+  job.cache = cache;
+  job.update = *cache.update;
+  job.cache.update = &job.update;
+  job.rows = rows.data();
+  job.heads = problem.spec.kv_heads;
+  job.items = problem.batch * job.heads;
+  View4& aside = job.update.present;
+  aside.data = memory;
+  aside.channel = 1;
+  aside.row = cache.channels;
+  aside.rows = job.update.past.rows;
+  aside.head = aside.rows * aside.row;
+  aside.batch = job.heads * aside.head;
+  const int64_t bytes = job.items * aside.head * size_of(cache.type);
+  const int64_t tasks =
+      bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);
+  if (tasks <= 1) {
+    run_aside_task(&job, 0);
+  } else {
+    executor.parallel_for(static_cast<int>(tasks), &run_aside_task, &job);
+  }
+  update = *cache.update;
+  update.past = aside;
+  cache.update = &update;
+}
+
 bool refuse(std::string* why_not, std::string reason) {
   if (why_not != nullptr) *why_not = std::move(reason);
   return false;
@@ -248,9 +310,11 @@ class KvUpdate final : public KvUpdateEngine {
     return true;
   }
 
-  size_t workspace_bytes(const KvUpdateSpec& spec, const ShapeRange& /*range*/, int concurrency,
+  size_t workspace_bytes(const KvUpdateSpec& spec, const ShapeRange& range, int concurrency,
                          SimdLevel /*level*/) const override {
-    return static_cast<size_t>(concurrency) * thread_scratch(spec);
+    return static_cast<size_t>(concurrency) * thread_scratch(spec) +
+           aside_bytes(spec, spec.key, spec.head_size, range.batch, range.total) +
+           aside_bytes(spec, spec.value, spec.v_head_size, range.batch, range.total);
   }
 
   void run(const KvUpdateProblem& problem, std::span<const RowLengths> rows,
@@ -264,6 +328,16 @@ class KvUpdate final : public KvUpdateEngine {
     job.items = job.caches[0].items + job.caches[1].items;
     job.scratch = scratch.data();
     job.scratch_stride = thread_scratch(problem.spec);
+    std::byte* memory =
+        scratch.data() + static_cast<size_t>(executor.concurrency()) * job.scratch_stride;
+    CacheUpdate moved[2];
+    for (int i = 0; i < 2; ++i) {
+      Cache& cache = job.caches[i];
+      if (!cache.spec->active || !cache.spec->grows) continue;
+      put_aside(problem, rows, memory, executor, cache, moved[i]);
+      memory += aside_bytes(problem.spec, *cache.spec, cache.channels, problem.batch,
+                            cache.update->past.rows);
+    }
     const int64_t bytes = cache_bytes(problem, job.caches[0]) + cache_bytes(problem, job.caches[1]);
     const int64_t tasks =
         bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);

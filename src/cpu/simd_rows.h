@@ -32,29 +32,36 @@ struct KvRows {
 };
 
 inline KvRows kv_rows(const View4& cached, const View4& fresh, bool has_fresh, int64_t size,
-                      int64_t past, int64_t batch, int64_t head) {
+                      const RowLengths& lengths, int64_t batch, int64_t head) {
   KvRows rows;
   const auto start = [&](const View4& view) {
     return static_cast<const std::byte*>(view.data) +
-           (batch * view.batch + head * view.head) * size;
+           (batch * view.batch + head * view.head + lengths.key_offset * view.row) * size;
   };
   if (cached.data != nullptr) rows.cached = start(cached);
   rows.cached_stride = cached.row * size;
   if (has_fresh) {
     rows.fresh = start(fresh);
     rows.fresh_stride = fresh.row * size;
-    rows.split = past;
+    rows.split = lengths.past;
   }
   return rows;
 }
 
-inline KvRows key_rows(const AttentionProblem& p, int64_t past, int64_t batch, int64_t head) {
-  return kv_rows(p.key, p.key_fresh, p.spec.key_fresh, size_of(p.spec.type), past, batch, head);
+inline KvRows key_rows(const AttentionProblem& p, const RowLengths& lengths, int64_t batch,
+                       int64_t head) {
+  return kv_rows(p.key, p.key_fresh, p.spec.key_fresh, size_of(p.spec.type), lengths, batch, head);
 }
 
-inline KvRows value_rows(const AttentionProblem& p, int64_t past, int64_t batch, int64_t head) {
-  return kv_rows(p.value, p.value_fresh, p.spec.value_fresh, size_of(p.spec.type), past, batch,
+inline KvRows value_rows(const AttentionProblem& p, const RowLengths& lengths, int64_t batch,
+                         int64_t head) {
+  return kv_rows(p.value, p.value_fresh, p.spec.value_fresh, size_of(p.spec.type), lengths, batch,
                  head);
+}
+
+// Query rows of a batch row.
+inline int64_t query_rows_of(const AttentionProblem& p, const RowLengths& lengths) {
+  return p.spec.packed ? lengths.query_rows : p.query_rows;
 }
 
 struct KeyRange {

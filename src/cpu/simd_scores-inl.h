@@ -11,6 +11,7 @@
 
 #include "core/problem.h"
 #include "cpu/simd_load-inl.h"
+#include "cpu/simd_mask-inl.h"
 #include "cpu/simd_math-inl.h"
 #include "cpu/simd_rows.h"
 #include "hwy/highway.h"
@@ -83,16 +84,16 @@ HWY_INLINE void hide_outside(float* s, int n, int from, int to) {
   }
 }
 
-// Cap, mask and hiding of one row's scores: s[0, n) are the keys from `first` on. n is a multiple
-// of kLanes; s is aligned, and what the row may not see becomes kHidden.
-HWY_INLINE void prepare_scores(const AttentionProblem& p, int64_t batch, const RowPlace& at,
-                               const KeyRange& seen, int64_t first, float* s, int n) {
+// Cap, mask (where `masked`) and hiding of one row's scores: s[0, n) are the keys from `first` on. n
+// is a multiple of kLanes; s is aligned, and what the row may not see becomes kHidden.
+HWY_INLINE void prepare_scores(const AttentionProblem& p, bool masked, int64_t batch,
+                               const RowPlace& at, const KeyRange& seen, int64_t first, float* s,
+                               int n) {
   const int from = static_cast<int>(std::clamp<int64_t>(seen.begin - first, 0, n));
   const int to = static_cast<int>(std::clamp<int64_t>(seen.end - first, from, n));
   if (p.spec.softcap != 0) cap_scores(s, n, static_cast<float>(p.spec.softcap));
-  if (p.spec.mask != MaskKind::kNone && to > from) {
-    const int64_t row = batch * p.mask_batch + at.head * p.mask_head + at.query * p.mask_row;
-    apply_mask_row(p, row, first + from, s + from, to - from);
+  if (masked && to > from) {
+    apply_mask_row(p, mask_row_offset(p, batch, at), first + from, s + from, to - from);
   }
   if (from > 0 || to < n) hide_outside(s, n, from, to);
 }
@@ -131,6 +132,22 @@ HWY_INLINE float softmax_row(float* s, int n, RowState& state) {
   state.sum = state.sum * factor + block_sum;
   state.max = max;
   return factor;
+}
+
+// Sums of weighted values leave float32's range where values come near its end, although no weight
+// is above 1 and the result is a mean. An item whose result is not finite is therefore computed
+// once more with weights that add up to less than 1: times this power of two, which costs no digit
+// of what does not come near the smallest numbers.
+HWY_INLINE float weight_shrink(const KeyRange& seen) {
+  int bits = 1;
+  for (int64_t keys = seen.end - seen.begin; keys > 0; keys /= 2) ++bits;
+  return std::ldexp(1.0f, -bits);
+}
+
+// s[0, n) times `factor`; n is a multiple of kLanes, s is aligned.
+HWY_INLINE void scale_weights(float* s, int n, float factor) {
+  const VF by = hn::Set(kF, factor);
+  for (int i = 0; i < n; i += kLanes) hn::Store(hn::Mul(hn::Load(kF, s + i), by), kF, s + i);
 }
 
 // What a row's sums are divided by, and its log-sum-exp.

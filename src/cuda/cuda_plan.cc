@@ -48,6 +48,10 @@ bool common_refusal(const Lowering& call, std::string* reason) {
                   " has no engine on CUDA devices: use a CPU context");
     return true;
   }
+  if (call.lengths.spec.rule != LengthRule::kGroupQuery) {
+    *reason = "CUDA devices read lengths in the form of seqlens_k alone: use a CPU context";
+    return true;
+  }
   if (channels_of(call) > 1024) {
     *reason = "head sizes above 1024";
     return true;

@@ -82,8 +82,8 @@ struct Call {
     k.spec.type = kFloat32;
     k.spec.kv_heads = kKvHeads;
     k.spec.head_size = k.spec.v_head_size = kSize;
-    k.spec.key = {true, true, true, true, spec};
-    k.spec.value = {true, true, true, true, {}};
+    k.spec.key = {true, true, true, false, true, spec};
+    k.spec.value = {true, true, true, false, true, {}};
     k.batch = batch;
     k.new_rows = rows;
     k.key = {packed(new_key, kKvHeads), key_view, key_view, transform};
