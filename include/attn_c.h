@@ -130,7 +130,9 @@ typedef struct attn_dtype {
 
 #define ATTN_MAX_RANK 8
 
-#define ATTN_TENSOR_READ_ONLY 1u /* attn_tensor.flags: may not be bound as an output */
+/* attn_tensor.flags */
+#define ATTN_TENSOR_READ_ONLY 1u /* may not be bound as an output */
+#define ATTN_TENSOR_BROADCAST 2u /* strides that are all zero are meant: one element for all */
 
 /* A strided tensor in the caller's memory. The library copies the description and never owns the
  * data, which must be aligned to its element size. Element (i0, i1, ...) lies at
@@ -143,9 +145,10 @@ typedef struct attn_tensor {
   attn_dtype dtype;
   int32_t ndim;                   /* 0..8 */
   int64_t shape[ATTN_MAX_RANK];   /* elements; in queries and inference -1 is "any" */
-  int64_t strides[ATTN_MAX_RANK]; /* elements; 0 and negative are legal on inputs. In queries,
-                                     inference and prepare without data all zero means row-major
-                                     without gaps. */
+  int64_t strides[ATTN_MAX_RANK]; /* elements; 0 and negative are legal on inputs. All zero are
+                                     strides that were not stated, unless ATTN_TENSOR_BROADCAST is
+                                     set: row-major without gaps in queries, inference and prepare
+                                     without data, refused with data of more than one element. */
   void* data;                     /* null in queries, inference and prepare by shape */
   uint64_t byte_offset;           /* added to data; data itself may be opaque to the host */
   uint64_t data_bytes;            /* bytes behind data, 0 = unknown; checked against the strides */

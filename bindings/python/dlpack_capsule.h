@@ -86,6 +86,7 @@ inline bool tensor_of_capsule(PyObject* capsule, attn_tensor* out) {
   out->ndim = tensor->ndim;
   out->data = tensor->data;
   out->byte_offset = tensor->byte_offset;
+  out->flags |= ATTN_TENSOR_BROADCAST;  // strides are always stated
   int64_t stride = 1;
   for (int32_t axis = tensor->ndim - 1; axis >= 0; --axis) {
     out->shape[axis] = tensor->shape[axis];

@@ -18,7 +18,7 @@ class ArgumentList {
                   const std::vector<int64_t>& strides, uint64_t address) {
     if (shape.size() > ATTN_MAX_RANK || strides.size() != shape.size()) return false;
     attn_tensor* tensor = add(slot, device_type, device_id, code, bits, shape);
-    tensor->flags = flags;
+    tensor->flags = flags | ATTN_TENSOR_BROADCAST;  // strides are always stated
     for (size_t axis = 0; axis < strides.size(); ++axis) tensor->strides[axis] = strides[axis];
     tensor->data = reinterpret_cast<void*>(static_cast<uintptr_t>(address));
     return true;

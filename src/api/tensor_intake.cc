@@ -1,6 +1,7 @@
 #include "api/tensor_intake.h"
 
 #include <algorithm>
+#include <string>
 
 #include "api/struct_io.h"
 #include "core/error.h"
@@ -57,12 +58,28 @@ int64_t element_bytes(DType type) { return std::max<int64_t>(1, size_of(type)); 
 // What the sizes say of a tensor as a whole.
 enum class Filling : uint8_t { kEmpty, kUnknown, kElements };
 
+// Zero sizes are left out: the products of the others appear in strides and offsets too.
+void check_bytes(const char* name, const Tensor& tensor) {
+  int64_t bytes = element_bytes(tensor.type);
+  for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+    const int64_t size = tensor.shape[static_cast<size_t>(axis)];
+    if (size <= 0 || !__builtin_mul_overflow(bytes, size, &bytes)) continue;
+    std::string axes;
+    for (int32_t i = 0; i <= axis; ++i) {
+      if (tensor.shape[static_cast<size_t>(i)] > 1) {
+        axes += cat(axes.empty() ? "" : " * ", "shape[", i, "]");
+      }
+    }
+    fail_argument(name, ": the shape ", shape_text(tensor), " has more bytes than 64 bits count; ",
+                  axes, " is too large for elements of ", element_bytes(tensor.type), " bytes");
+  }
+}
+
 Filling take_shape(const attn_tensor& source, const char* name, Intake intake, Tensor& tensor) {
   if (source.ndim < 0 || source.ndim > kMaxRank) {
     fail_argument(name, ": ndim is ", source.ndim, "; 0 to ", kMaxRank, " are accepted");
   }
   tensor.rank = source.ndim;
-  int64_t bytes = element_bytes(tensor.type);
   bool empty = false, unknown = false;
   for (size_t axis = 0; axis < static_cast<size_t>(source.ndim); ++axis) {
     const int64_t size = source.shape[axis];
@@ -74,11 +91,8 @@ Filling take_shape(const attn_tensor& source, const char* name, Intake intake, T
     tensor.shape[axis] = size;
     empty |= size == 0;
     unknown |= size < 0;
-    // Zero sizes are left out: the products of the others appear in strides and offsets too.
-    if (size > 0 && __builtin_mul_overflow(bytes, size, &bytes)) {
-      fail_argument(name, ": the shape ", shape_text(tensor), " has more bytes than 64 bits count");
-    }
   }
+  check_bytes(name, tensor);
   return empty ? Filling::kEmpty : unknown ? Filling::kUnknown : Filling::kElements;
 }
 
@@ -92,12 +106,28 @@ struct Extent {
   int64_t high = 0;
 };
 
+// Who made a description of zeros and forgot the strides must not read one element over and over.
+[[noreturn]] void fail_unstated_strides(const char* name, bool is_output, Tensor tensor) {
+  set_row_major_strides(tensor);
+  std::string row_major;
+  for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+    row_major += cat(axis == 0 ? "" : ", ", tensor.strides[static_cast<size_t>(axis)]);
+  }
+  fail_argument(name, ": all strides are 0, but the shape ", shape_text(tensor),
+                " has more than one element; state them (row-major is ", row_major, ")",
+                is_output ? "" : ", or set ATTN_TENSOR_BROADCAST if one element is meant for all");
+}
+
 Extent take_strides(const attn_tensor& source, const char* name, Intake intake, bool is_output,
                     Filling filling, Tensor& tensor) {
   const bool may_default =
       intake == Intake::kShapes || (intake == Intake::kPlan && source.data == nullptr);
-  const bool defaults =
-      filling == Filling::kEmpty || (may_default && all_zero(source.strides, source.ndim));
+  const bool unstated =
+      (source.flags & ATTN_TENSOR_BROADCAST) == 0 && all_zero(source.strides, source.ndim);
+  const bool defaults = filling == Filling::kEmpty || (may_default && unstated);
+  if (unstated && !defaults && tensor.elements() > 1) {
+    fail_unstated_strides(name, is_output, tensor);
+  }
   Extent extent;
   bool overflow = false;
   int64_t row_major = 1;
@@ -186,7 +216,7 @@ void take_tensor(const attn_tensor* source, const char* name, Intake intake, boo
                  const DeviceIdentity& device, Tensor& tensor, ByteRange& range) {
   attn_tensor copy;
   copy_in(source, name, copy);
-  check_flags(copy.flags, ATTN_TENSOR_READ_ONLY, name);
+  check_flags(copy.flags, ATTN_TENSOR_READ_ONLY | ATTN_TENSOR_BROADCAST, name);
   if (is_output && (copy.flags & ATTN_TENSOR_READ_ONLY) != 0) {
     fail_argument(name, ": the tensor is read-only and cannot be an output");
   }

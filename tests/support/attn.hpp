@@ -170,6 +170,7 @@ inline attn_dtype dtype_of(Type type) {
 // Describes a view; data is the address of its first element.
 inline attn_tensor describe(const View& view) {
   attn_tensor tensor = ATTN_TENSOR_INIT;
+  tensor.flags = ATTN_TENSOR_BROADCAST;  // strides are always stated
   tensor.device_type = ATTN_DEVICE_CPU;
   tensor.dtype = dtype_of(view.type);
   tensor.ndim = static_cast<int32_t>(view.shape.size());

@@ -25,7 +25,7 @@ class ApiTensorTest : public ::testing::Test {
     return tensor;
   }
 
-  void refuse(const char* words, Intake intake = Intake::kExecute, bool is_output = false) {
+  void refuse(const std::string& words, Intake intake = Intake::kExecute, bool is_output = false) {
     try {
       take(intake, is_output);
       ADD_FAILURE() << "accepted; expected: " << words;
@@ -80,7 +80,9 @@ TEST_F(ApiTensorTest, UnknownSizesOnlyInQueries) {
 
 TEST_F(ApiTensorTest, CountsThatOverflow) {
   source.shape[0] = source.shape[1] = int64_t{1} << 32;
-  refuse("x: the shape (4294967296, 4294967296, ");
+  refuse(
+      "x: the shape (4294967296, 4294967296, 4) has more bytes than 64 bits count; shape[0] * "
+      "shape[1] is too large for elements of 4 bytes");
   source.shape[2] = 0;
   refuse("x: the shape", Intake::kPlan);  // a zero does not hide the product of the rest
   source.shape[1] = 1;
@@ -104,15 +106,46 @@ TEST_F(ApiTensorTest, ZeroStrides) {
   refuse("x: stride 0 on axis 0 of size 2", Intake::kExecute, true);
   source.shape[0] = 1;
   take(Intake::kExecute, true);
-  // All zero: row-major while there is no data to say otherwise.
-  source.shape[0] = 2;
+}
+
+// A description that was zeroed and got no strides.
+TEST_F(ApiTensorTest, UnstatedStrides) {
   for (int64_t& stride : source.strides) stride = 0;
-  EXPECT_EQ(take().strides[2], 0);
-  EXPECT_EQ(take(Intake::kPlan).strides[2], 0);
+  const std::string words =
+      "x: all strides are 0, but the shape (2, 3, 4) has more than one element; state them "
+      "(row-major is 12, 4, 1)";
+  const std::string or_else = ", or set ATTN_TENSOR_BROADCAST if one element is meant for all";
+  refuse(words + or_else);
+  refuse(words + or_else, Intake::kPlan);
+  refuse(words, Intake::kExecute, true);
   EXPECT_TRUE(take(Intake::kShapes).contiguous());
   source.data = nullptr;
   EXPECT_TRUE(take(Intake::kPlan).contiguous());
   EXPECT_TRUE(take(Intake::kPlan, true).contiguous());
+}
+
+TEST_F(ApiTensorTest, StridesThatAreAllZeroOnPurpose) {
+  for (int64_t& stride : source.strides) stride = 0;
+  source.flags = ATTN_TENSOR_BROADCAST;
+  for (const Intake intake : {Intake::kShapes, Intake::kPlan, Intake::kExecute}) {
+    EXPECT_EQ(take(intake).strides[2], 0);
+  }
+  EXPECT_EQ(range.end - range.begin, sizeof(float));
+  refuse("x: stride 0 on axis 2 of size 4", Intake::kExecute, true);
+  source.data = nullptr;
+  EXPECT_EQ(take(Intake::kPlan).strides[2], 0);
+}
+
+// One element needs no stride.
+TEST_F(ApiTensorTest, StridesOfOneElement) {
+  for (int64_t& stride : source.strides) stride = 0;
+  source.shape[0] = source.shape[1] = source.shape[2] = 1;
+  EXPECT_TRUE(take().contiguous());
+  EXPECT_TRUE(take(Intake::kExecute, true).contiguous());
+  source.shape[1] = 0;
+  EXPECT_TRUE(take().contiguous());
+  source.ndim = 0;
+  EXPECT_EQ(take().elements(), 1);
 }
 
 TEST_F(ApiTensorTest, NegativeStrides) {
