@@ -122,8 +122,10 @@ attn_status attn_binding_create(attn_op* op, attn_session* session, attn_binding
                                 attn_error* error) {
   return guard(error, [&](Subject& subject) {
     attn_op& owner = checked(op, "op");
+    subject.keep(owner);
     subject.set(owner.title);
     attn_session& order = checked(session, "session");
+    subject.keep(order);
     attn::api::check_same_context(owner, order);
     if (binding == nullptr) attn::fail_argument("binding is null; it receives the new binding");
     *binding = new attn_binding(owner, order);

@@ -154,8 +154,9 @@ void attn_context_release(attn_context* context) { attn::api::release_handle(con
 
 attn_status attn_context_get_info(attn_context* context, attn_context_info* info,
                                   attn_error* error) {
-  return guard(error, [&] {
-    const attn_context& self = checked(context, "context");
+  return guard(error, [&](attn::api::Subject& subject) {
+    attn_context& self = checked(context, "context");
+    subject.keep(self);
     const attn::api::OutStruct out(info, "info");
     attn_context_info filled{};
     attn::api::fill_info(self.facts, filled);
@@ -165,8 +166,9 @@ attn_status attn_context_get_info(attn_context* context, attn_context_info* info
 
 attn_status attn_context_get_stats(attn_context* context, attn_context_stats* stats,
                                    attn_error* error) {
-  return guard(error, [&] {
-    const attn_context& self = checked(context, "context");
+  return guard(error, [&](attn::api::Subject& subject) {
+    attn_context& self = checked(context, "context");
+    subject.keep(self);
     const attn::api::OutStruct out(stats, "stats");
     attn_context_stats filled{};
     attn::api::fill_stats(self, filled);
@@ -175,8 +177,9 @@ attn_status attn_context_get_stats(attn_context* context, attn_context_stats* st
 }
 
 attn_status attn_context_trim(attn_context* context, attn_error* error) {
-  return guard(error, [&] {
+  return guard(error, [&](attn::api::Subject& subject) {
     attn_context& self = checked(context, "context");
+    subject.keep(self);
     self.plans.trim();
     std::vector<attn_session::Scratch> taken;
     {

@@ -9,6 +9,7 @@
 
 #include "attn_c.h"
 #include "core/error.h"
+#include "core/float_environment.h"
 
 namespace attn::api {
 
@@ -59,9 +60,12 @@ void report_success(attn_error* error) noexcept;
 void report_failure(attn_error* error, attn_status status, std::string_view subject,
                     std::string_view message) noexcept;
 
-// Runs the body of an exported function. `body` takes nothing, or the call's Subject&.
+// Runs the body of an exported function, under the library's floating-point modes: attributes are
+// rounded and bounds compared there too, which must neither depend on the caller's modes nor trap.
+// `body` takes nothing, or the call's Subject&.
 template <class Body>
 attn_status guard(attn_error* error, Body&& body) noexcept {
+  const FloatEnvironment environment;
   Subject subject;
   attn_status status = ATTN_INTERNAL;
   try {

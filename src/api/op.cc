@@ -23,11 +23,11 @@ Attribute take_attribute(const attn_attribute& source, uint32_t index) {
   attribute.type = source.type;
   const auto check_list = [&source](const char* kind) {
     if (source.count > kMaxAttributeElements) {
-      fail_argument("attribute ", source.name, ": count is ", source.count, "; at most ",
+      fail_argument("attribute '", source.name, "': count is ", source.count, "; at most ",
                     kMaxAttributeElements, " ", kind, " are accepted");
     }
     if (source.count > 0 && source.data == nullptr) {
-      fail_argument("attribute ", source.name, ": data is null, but count is ", source.count);
+      fail_argument("attribute '", source.name, "': data is null, but count is ", source.count);
     }
   };
   switch (source.type) {
@@ -39,7 +39,7 @@ Attribute take_attribute(const attn_attribute& source, uint32_t index) {
       break;
     case ATTN_ATTRIBUTE_STRING: {
       check_list("bytes");
-      if (source.data == nullptr) fail_argument("attribute ", source.name, ": data is null");
+      if (source.data == nullptr) fail_argument("attribute '", source.name, "': data is null");
       const char* text = static_cast<const char*>(source.data);
       attribute.s.assign(text, source.count != 0 ? source.count : std::strlen(text));
       break;
@@ -57,7 +57,7 @@ Attribute take_attribute(const attn_attribute& source, uint32_t index) {
       break;
     }
     default:
-      fail_argument("attribute ", source.name, ": type ", source.type,
+      fail_argument("attribute '", source.name, "': type ", source.type,
                     " is unknown; accepted are 1 (INT) to 5 (FLOATS)");
   }
   return attribute;
@@ -107,6 +107,7 @@ attn_status attn_op_create(attn_context* context, const attn_op_desc* desc, attn
                            attn_error* error) {
   return attn::api::guard(error, [&](attn::api::Subject& subject) {
     attn_context& owner = attn::api::checked(context, "context");
+    subject.keep(owner);
     const attn_op_desc options = attn::api::copy_in(desc, "desc");
     if (op == nullptr) attn::fail_argument("op is null; it receives the new op");
     *op = attn::api::create_op(owner, options, subject);

@@ -76,7 +76,8 @@ void attn_plan_release(attn_plan* plan) { attn::api::release_handle(plan); }
 
 attn_status attn_plan_get_info(attn_plan* plan, attn_plan_info* info, attn_error* error) {
   return guard(error, [&](Subject& subject) {
-    const attn_plan& self = checked(plan, "plan");
+    attn_plan& self = checked(plan, "plan");
+    subject.keep(self);
     subject.set(self.op->title);
     const attn::api::OutStruct out(info, "info");
     attn_plan_info filled{};
@@ -88,7 +89,8 @@ attn_status attn_plan_get_info(attn_plan* plan, attn_plan_info* info, attn_error
 attn_status attn_plan_describe(attn_plan* plan, char* buffer, size_t capacity, size_t* needed,
                                attn_error* error) {
   return guard(error, [&](Subject& subject) {
-    const attn_plan& self = checked(plan, "plan");
+    attn_plan& self = checked(plan, "plan");
+    subject.keep(self);
     subject.set(self.op->title);
     attn::api::write_text(attn::api::describe_plan(*self.op, *self.entry), buffer, capacity,
                           needed);

@@ -159,7 +159,8 @@ void compare_transforms(Differences& out, const RowTransformSpec& call,
 
 void compare_caches(Differences& out, const std::string& name, const CacheUpdateSpec& call,
                     const CacheUpdateSpec& plan) {
-  out.compare(cat("present ", name, " bound").c_str(), call.active, plan.active);
+  out.compare(cat("output present_", name, " bound").c_str(), call.active, plan.active);
+  if (call.active != plan.active) return;  // all else follows
   out.compare(cat("past ", name, " bound").c_str(), call.has_past, plan.has_past);
   out.compare(cat(name, " cache in place").c_str(), call.in_place, plan.in_place);
   out.compare(cat(name, " cache growing in place").c_str(), call.grows, plan.grows);
@@ -314,13 +315,13 @@ std::string mismatch_text(const PlanKey& key, const Lowering& call) {
   out.compare("lengths", call.lengths.spec.values, key.lengths.values);
   out.compare("bound of the lengths", call.lengths.spec.bound, key.lengths.bound);
   out.compare("empty slots", call.lengths.spec.empty_slots, key.lengths.empty_slots);
+  // First, since what attention reads follows from it.
+  const KvUpdateSpec called = call.kv_update.has_value() ? call.kv_update->spec : KvUpdateSpec();
+  const KvUpdateSpec planned = key.kv_update.value_or(KvUpdateSpec());
+  compare_caches(out, "key", called.key, planned.key);
+  compare_caches(out, "value", called.value, planned.value);
   if (call.attention.has_value() && key.attention.has_value()) {
     compare_attention(out, call.attention->spec, *key.attention);
-  }
-  out.compare("cache update", call.kv_update.has_value(), key.kv_update.has_value());
-  if (call.kv_update.has_value() && key.kv_update.has_value()) {
-    compare_caches(out, "key", call.kv_update->spec.key, key.kv_update->key);
-    compare_caches(out, "value", call.kv_update->spec.value, key.kv_update->value);
   }
   if (call.rotary.has_value() && key.rotary.has_value()) {
     compare_rotary(out, call.rotary->spec, *key.rotary);

@@ -72,6 +72,7 @@ attn_status attn_op_query(attn_op* op, const attn_query_desc* desc, attn_support
                           attn_error* error) {
   return attn::api::guard(error, [&](attn::api::Subject& subject) {
     attn_op& self = attn::api::checked(op, "op");
+    subject.keep(self);
     subject.set(self.title);
     const attn_query_desc question = attn::api::copy_in(desc, "desc");
     const attn::api::OutStruct out(support, "support");
@@ -88,6 +89,7 @@ attn_status attn_op_infer_output(attn_op* op, const attn_arg* inputs, uint32_t i
                                  attn_error* error) {
   return attn::api::guard(error, [&](attn::api::Subject& subject) {
     attn_op& self = attn::api::checked(op, "op");
+    subject.keep(self);
     subject.set(self.title);
     const attn::api::OutStruct out(output, "output");
     attn::api::ArgumentSet set;

@@ -61,8 +61,9 @@ using attn::api::guard;
 
 attn_status attn_session_create(attn_context* context, const attn_session_desc* desc,
                                 attn_session** session, attn_error* error) {
-  return guard(error, [&] {
+  return guard(error, [&](attn::api::Subject& subject) {
     attn_context& owner = checked(context, "context");
+    subject.keep(owner);
     const attn_session_desc options = attn::api::copy_in_or_default(desc, "desc");
     attn::api::check_flags(options.flags, 0, "desc");
     if (session == nullptr) attn::fail_argument("session is null; it receives the new session");
@@ -74,8 +75,9 @@ void attn_session_release(attn_session* session) { attn::api::release_handle(ses
 
 attn_status attn_session_poll_faults(attn_session* session, attn_fault_info* info,
                                      attn_error* error) {
-  return guard(error, [&] {
+  return guard(error, [&](attn::api::Subject& subject) {
     attn_session& self = checked(session, "session");
+    subject.keep(self);
     const attn::api::OutStruct out(info, "info");
     attn_fault_info filled{};
     const attn::FaultReport report = self.backend->poll_faults();
@@ -89,8 +91,9 @@ attn_status attn_session_poll_faults(attn_session* session, attn_fault_info* inf
 }
 
 attn_status attn_session_clear_faults(attn_session* session, void* stream, attn_error* error) {
-  return guard(error, [&] {
+  return guard(error, [&](attn::api::Subject& subject) {
     attn_session& self = checked(session, "session");
+    subject.keep(self);
     const attn::api::BusyGuard busy(self.busy, "session", self.label);
     self.backend->clear_faults(stream);
   });

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,21 +77,26 @@ inline attn_context_desc api_context_desc() {
   return desc;
 }
 
-inline attn_op* make_gqa(attn_context* context, const char* label = nullptr, int64_t heads = 2,
-                         int64_t kv_heads = 1, int64_t window = -1) {
-  const attn_attribute attributes[] = {api_int("num_heads", heads),
-                                       api_int("kv_num_heads", kv_heads),
-                                       api_int("local_window_size", window)};
+inline attn_status create_gqa(attn_context* context, std::span<const attn_attribute> attributes,
+                              const char* label, attn_op** op, attn_error* error) {
   attn_op_desc desc = ATTN_OP_DESC_INIT;
   desc.domain = "com.microsoft";
   desc.type = "GroupQueryAttention";
   desc.version = 1;
   desc.label = label;
-  desc.attributes = attributes;
-  desc.attribute_count = 3;
+  desc.attributes = attributes.data();
+  desc.attribute_count = static_cast<uint32_t>(attributes.size());
+  return attn_op_create(context, &desc, op, error);
+}
+
+inline attn_op* make_gqa(attn_context* context, const char* label = nullptr, int64_t heads = 2,
+                         int64_t kv_heads = 1, int64_t window = -1) {
+  const attn_attribute attributes[] = {api_int("num_heads", heads),
+                                       api_int("kv_num_heads", kv_heads),
+                                       api_int("local_window_size", window)};
   ApiError error;
   attn_op* op = nullptr;
-  EXPECT_EQ(attn_op_create(context, &desc, &op, &error), ATTN_OK) << error.text();
+  EXPECT_EQ(create_gqa(context, attributes, label, &op, &error), ATTN_OK) << error.text();
   return op;
 }
 

@@ -101,9 +101,9 @@ TEST_F(ApiOpTest, MalformedAttributesAreRefusedInWords) {
   refuse(ATTN_INVALID_ARGUMENT, "attribute number 2 has no name");
   attributes.back() = api_int("scale", 0);
   attributes.back().type = 77;
-  refuse(ATTN_INVALID_ARGUMENT, "attribute scale: type 77 is unknown");
+  refuse(ATTN_INVALID_ARGUMENT, "attribute 'scale': type 77 is unknown");
   attributes.back().type = ATTN_ATTRIBUTE_STRING;
-  refuse(ATTN_INVALID_ARGUMENT, "attribute scale: data is null");
+  refuse(ATTN_INVALID_ARGUMENT, "attribute 'scale': data is null");
   attributes.back().type = ATTN_ATTRIBUTE_INTS;
   attributes.back().count = 3;
   refuse(ATTN_INVALID_ARGUMENT, "data is null, but count is 3");

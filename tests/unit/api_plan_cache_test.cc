@@ -160,8 +160,10 @@ TEST(ApiPlanKeyTest, EveryDifferenceHasWords) {
   }
   EXPECT_EQ(differ([](Lowering& call, A&) { call.kv_update->spec.key.in_place = true; }),
             head + "key cache in place yes, the plan has no");
+  EXPECT_EQ(differ([](Lowering& call, A&) { call.kv_update->spec.value.active = true; }),
+            head + "output present_value bound yes, the plan has no");
   EXPECT_EQ(differ([](Lowering& call, A&) { call.kv_update.reset(); }),
-            head + "cache update no, the plan has yes");
+            head + "the call's kind differs from the plan's");
   EXPECT_EQ(differ([](Lowering&, A& a) { a.spec.query_transform.rotary = a.spec.causal = true; }),
             head + "causal yes, the plan has no; rotary embedding yes, the plan has no");
   EXPECT_EQ(differ([](Lowering&, A& a) { a.spec.hidden_score = 1; }),

@@ -136,7 +136,9 @@ TEST_F(ApiTest, AnEmptyBatchRunsOnEveryPlanOfItsClass) {
   for (attn_tensor* tensor : {&empty.t_q, &empty.t_k, &empty.t_v, &empty.t_y}) tensor->shape[1] = 1;
   EXPECT_REFUSED(attn_plan_execute(plans[0], session, empty.inputs.data(), 7, empty.outputs.data(),
                                    1, nullptr, &error),
-                 ATTN_NOT_PREPARED, "cache update no, the plan has yes");
+                 ATTN_NOT_PREPARED,
+                 "output present_key bound no, the plan has yes; output present_value bound no, "
+                 "the plan has yes");
   attn_binding_release(binding);
   for (attn_plan* plan : plans) attn_plan_release(plan);
 }

@@ -79,5 +79,58 @@ TEST(ApiReleaseTest, ACallKeepsWhatItUses) {
   }
 }
 
+// A host whose allocator gives back every handle when the first scratch comes back.
+struct TrimmingHost : Host {
+  attn_context* context = nullptr;
+  attn_session* sessions[2] = {};
+  bool inside = false;
+  bool released_inside = false;
+
+  attn_allocator allocator() {
+    attn_allocator allocator = Host::allocator();
+    allocator.user = this;
+    allocator.release_user = [](void* user) {
+      auto& self = *static_cast<TrimmingHost*>(user);
+      ++self.released;
+      self.released_inside |= self.inside;
+    };
+    allocator.deallocate = [](void* user, uint32_t, void* memory, uint64_t bytes, void*) {
+      auto& self = *static_cast<TrimmingHost*>(user);
+      self.held -= static_cast<int64_t>(bytes);
+      std::free(memory);
+      if (self.context == nullptr) return;
+      self.inside = true;
+      for (attn_session* session : self.sessions) attn_session_release(session);
+      attn_context_release(self.context);
+      self.context = nullptr;
+      self.inside = false;
+    };
+    return allocator;
+  }
+};
+
+TEST(ApiReleaseTest, ATrimKeepsItsContext) {
+  TrimmingHost host;
+  const attn_allocator allocator = host.allocator();
+  attn_context_desc desc = api_context_desc();
+  desc.allocator = &allocator;
+  host.context = make_api_context(&desc);
+  attn_op* op = make_gqa(host.context);
+  const DecodeStep step;
+  attn_plan* plan = nullptr;
+  ASSERT_OK(step.prepare(op, &plan, &error));
+  for (attn_session*& session : host.sessions) {
+    session = make_api_session(host.context);
+    ASSERT_OK(step.execute(plan, session, &error));
+  }
+  attn_plan_release(plan);
+  attn_op_release(op);
+  ASSERT_EQ(host.allocations, 2) << "no scratch, no test";
+  ASSERT_OK(attn_context_trim(host.context, &error));
+  EXPECT_EQ(host.released, 1);
+  EXPECT_FALSE(host.released_inside) << "the context went while the call still used it";
+  EXPECT_EQ(host.held, 0);
+}
+
 }  // namespace
 }  // namespace attn::test
