@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/lengths.h"
+
 namespace attn::cuda {
 namespace {
 
@@ -95,7 +97,7 @@ void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
   out.position_row = lengths.position_row;
   out.rule =
       lengths.spec.rule == LengthRule::kUniform ? attnk::kLengthUniform : attnk::kLengthGroupQuery;
-  out.empty_slots = lengths.spec.empty_slots;
+  out.empty_slots = may_be_empty(lengths);
 }
 
 void fill_kv_update(const KvUpdateProblem& problem, attnk::KvUpdateParams& out) {

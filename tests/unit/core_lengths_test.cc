@@ -110,6 +110,21 @@ TEST(CoreLengths, NewKeysAndQueriesMayDiffer) {
   expect_row(Case({9}, 16, 2, 5).row(), 5, 5, 10, 8);
 }
 
+// Without query rows and new keys, -1 is the one way to say that a sequence is empty.
+TEST(CoreLengths, ACallWithoutRowsFindsAnEmptySequence) {
+  for (const int32_t bound : {0, 16}) {
+    const Case c({-1}, bound, 0, 0);
+    RowLengths row{1, 2, 3, 4, true};
+    ASSERT_EQ(resolve_row(c.lengths, 0, row), 0u);
+    EXPECT_FALSE(row.live);
+    EXPECT_EQ(row.total, 0);
+  }
+  EXPECT_EQ(Case({-2}, 16, 0, 0).faults(), 2u | 4u);
+  EXPECT_EQ(Case({-1}, 16, 0, 1).faults(), 2u);
+  EXPECT_EQ(Case({-1}, 16, 1, 0).faults(), 2u | 4u);
+  expect_row(Case({9}, 16, 0, 0).row(), 10, 0, 10, 10);
+}
+
 TEST(CoreLengths, EmptySlotOnlyWithTheAttribute) {
   Case c({-1, 3}, 16, 1, 1);
   EXPECT_NE(c.faults(0), 0u);
