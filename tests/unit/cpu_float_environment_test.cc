@@ -8,12 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/problem.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/row_transform.h"
 #include "cpu/row_transform_simd.h"
 #include "cpu/simd_level.h"
-#include "support/random.h"
+#include "cpu_attention_call.h"
 
 #if defined(__x86_64__)
 namespace attn::cpu {
@@ -36,59 +35,12 @@ class Modes {
   const uint32_t saved_;
 };
 
-// Bidirectional attention with values near float32's smallest numbers: sums of products that lie
-// below the normal ones, and every rounding of the scores, are seen in the output.
-struct Call {
-  static constexpr int32_t kHeads = 4, kSize = 48;
-  static constexpr int64_t kKeys = 150;
-  int64_t rows;
-  DType type;
-  std::vector<unsigned char> query, key, value, output;
-  Lowering lowering;
-
-  Call(DType element, int64_t query_rows) : rows(query_rows), type(element) {
-    test::Random random(5);
-    const auto fill = [&](std::vector<unsigned char>& memory, int64_t count, double size) {
-      memory.resize(static_cast<size_t>(count * size_of(type)));
-      for (int64_t i = 0; i < count; ++i) {
-        store_float(memory.data(), i, type, static_cast<float>(size * random.normal()));
-      }
-    };
-    // float16 values are subnormal themselves; the others' sums are in float32.
-    fill(query, rows * kHeads * kSize, 1);
-    fill(key, kKeys * kHeads * kSize, 1);
-    fill(value, kKeys * kHeads * kSize, type == kFloat16 ? 1e-5 : 1e-37);
-    output.assign(static_cast<size_t>(rows * kHeads * kSize * size_of(type)), 0xcd);
-    lowering.batch = 1;
-    lowering.lengths.batch = 1;
-    lowering.lengths.query_rows = rows;
-    lowering.lengths.new_rows = kKeys;
-    lowering.lengths.past_capacity = lowering.lengths.present_capacity = kKeys;
-    AttentionProblem& a = lowering.attention.emplace();
-    a.spec.type = type;
-    a.spec.q_heads = a.spec.kv_heads = kHeads;
-    a.spec.head_size = a.spec.v_head_size = kSize;
-    a.spec.scale = 0.1443;
-    a.batch = 1;
-    a.query_rows = rows;
-    a.max_total = kKeys;
-    const auto view = [](std::vector<unsigned char>& memory, int64_t count) {
-      return View4{memory.data(), count * kHeads * kSize, kSize, kHeads * kSize, 1, count};
-    };
-    a.query = view(query, rows);
-    a.key = view(key, kKeys);
-    a.value = view(value, kKeys);
-    a.output = view(output, rows);
-  }
-
-  void run(CpuBackend& backend, const std::string& engine) {
-    PlanRequest request;
-    request.engine = engine;
-    const auto session = backend.create_session();
-    const auto plan = backend.plan(lowering, {1, rows, kKeys}, request);
-    backend.execute(*plan, lowering, *session, {});
-  }
-};
+// Values near float32's smallest numbers: sums of products that lie below the normal ones, and
+// every rounding of the scores, are seen in the output. float16 values are subnormal themselves;
+// the others' sums are in float32.
+AttentionCall subnormal_call(DType type, int64_t rows) {
+  return AttentionCall(type, rows, 150, type == kFloat16 ? 1e-5 : 1e-37);
+}
 
 // Every task on a thread of its own, which begins with the modes of the thread that starts it.
 HostExecutor threads_of_the_host() {
@@ -110,10 +62,10 @@ TEST(CpuFloatEnvironment, ModesOfTheCallerChangeNoBit) {
       const auto backend = make_cpu_backend(options);
       for (const DType type : {kFloat32, kFloat16, kBfloat16}) {
         for (const int64_t rows : {int64_t{1}, int64_t{40}}) {
-          Call plain(type, rows);
+          AttentionCall plain = subnormal_call(type, rows);
           plain.run(*backend, "");
           for (const uint32_t modes : kModes) {
-            Call call(type, rows);
+            AttentionCall call = subnormal_call(type, rows);
             {
               const Modes scope(modes);
               call.run(*backend, "");
@@ -134,7 +86,7 @@ TEST(CpuFloatEnvironment, TheCallersFlagsStay) {
   const auto backend = make_cpu_backend({});
   for (const uint32_t flags : {0x00u, 0x20u, 0x04u}) {
     for (const uint32_t modes : {kDefault, kModes[0]}) {
-      Call call(kFloat32, 3);
+      AttentionCall call = subnormal_call(kFloat32, 3);
       const Modes scope(modes | flags);
       call.run(*backend, "");
       EXPECT_EQ(_mm_getcsr(), modes | flags);
