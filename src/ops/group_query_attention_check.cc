@@ -92,10 +92,29 @@ void check_types(const Settings& settings, const Arguments& arguments) {
 
 // ---- shapes -------------------------------------------------------------------------------------
 
+// Where key and value agree on a head size, it is the query that is too wide or too narrow.
+void check_query_width(const Settings& settings, const Arguments& arguments, const Sizes& sizes) {
+  const Tensor& query = arguments.in[kQuery];
+  const Tensor& key = arguments.in[kKey];
+  const Tensor& value = arguments.in[kValue];
+  if (key.rank != 3 || value.rank != 3 || query.shape[2] == kAnyDim) return;
+  const int64_t channels = key.shape[2];
+  if (channels <= 0 || channels != value.shape[2] || channels % settings.kv_heads != 0) return;
+  const int64_t head_size = channels / settings.kv_heads;
+  int64_t width;
+  if (head_size == sizes.head_size || __builtin_mul_overflow(head_size, settings.q_heads, &width)) {
+    return;
+  }
+  fail_argument("query: expected a last dimension of ", width, " (num_heads ", settings.q_heads,
+                " times the head size ", head_size, " of key and value, which with kv_num_heads ",
+                settings.kv_heads, " are ", shape_text(key), "); got ", shape_text(query));
+}
+
 void check_keys(const Settings& settings, const Arguments& arguments, Sizes& sizes) {
   const auto& in = arguments.in;
   const int64_t channels = product(settings.kv_heads, sizes.head_size);
   if (!sizes.packed) {
+    check_query_width(settings, arguments, sizes);
     for (const Input input : {kKey, kValue}) {
       check_shape(kInputNames[input], in[input], "(B, N, Hkv*D)",
                   {sizes.batch, sizes.new_rows, channels});
@@ -230,7 +249,7 @@ void check_present_cache(const Settings& settings, const Sizes& sizes, const Arg
 
 void fail_no_scores() {
   fail_argument(
-      "output_qk: expected none, as the attribute qk_output is 0 (1 or 2 fills it); got "
+      "output_qk: expected none, as attribute 'qk_output' is 0 (1 or 2 fills it); got "
       "a request for it");
 }
 

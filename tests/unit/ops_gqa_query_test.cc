@@ -231,7 +231,7 @@ TEST(GqaInfer, Scores) {
   GqaCall call;
   call.arguments.out = {};
   EXPECT_EQ(refusal([&] { call.infer(kOutputQk); }),
-            "1: output_qk: expected none, as the attribute qk_output is 0 (1 or 2 fills it); got a "
+            "1: output_qk: expected none, as attribute 'qk_output' is 0 (1 or 2 fills it); got a "
             "request for it");
   call.set("qk_output", 2);
   bool depends = false;

@@ -192,6 +192,9 @@ TEST(GqaRefusals, QueryKeyValueShapes) {
          {"giant head size",
           [](GqaCall& c) { c.in(kQuery) = make_tensor(kFloat32, {2, 3, int64_t{1} << 33}); },
           "2: query: head sizes beyond 2147483647 are not built; got 2147483648"},
+         {"query width", [](GqaCall& c) { c.in(kQuery) = make_tensor(kFloat32, {2, 3, 64}); },
+          "1: query: expected a last dimension of 32 (num_heads 4 times the head size 8 of key and "
+          "value, which with kv_num_heads 2 are (2, 3, 16)); got (2, 3, 64)"},
          {"key channels", [](GqaCall& c) { c.in(kKey) = make_tensor(kFloat32, {2, 3, 32}); },
           "1: key: expected shape (B, N, Hkv*D) = (2, 3, 16); got (2, 3, 32)"},
          {"value head size", [](GqaCall& c) { c.in(kValue) = make_tensor(kFloat32, {2, 3, 12}); },
@@ -484,7 +487,7 @@ TEST(GqaRefusals, ScoresAndLogSumExp) {
   check({{"scores", scores(1, {2, 4, 3, 8}), ""},
          {"probabilities", scores(2, {2, 4, 3, 8}), ""},
          {"none asked for", scores(0, {2, 4, 3, 8}),
-          "1: output_qk: expected none, as the attribute qk_output is 0 (1 or 2 fills it); got a "
+          "1: output_qk: expected none, as attribute 'qk_output' is 0 (1 or 2 fills it); got a "
           "request for it"},
          {"too wide", scores(1, {2, 4, 3, 9}), words + "(2, 4, 3, 9)"},
          {"too narrow", scores(2, {2, 4, 3, 7}), words + "(2, 4, 3, 7)"},
