@@ -1,56 +1,13 @@
-// A prepared execute allocates nothing: malloc and its family are counted while it runs. The
-// functions below take the place of the C library's in the whole process, the plugin included.
-#include <cstddef>
+// A prepared execute allocates nothing: malloc and its family are counted while it runs.
+#include <malloc.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "attn_c.h"
-
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-}
-
-namespace {
-volatile bool counting = false;
-volatile long allocations = 0;
-
-void count() {
-  if (counting) __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
-}
-}  // namespace
-
-extern "C" {
-void* malloc(size_t size) {
-  count();
-  return __libc_malloc(size);
-}
-void* calloc(size_t items, size_t size) {
-  count();
-  return __libc_calloc(items, size);
-}
-void* realloc(void* memory, size_t size) {
-  count();
-  return __libc_realloc(memory, size);
-}
-void* memalign(size_t alignment, size_t size) {
-  count();
-  return __libc_memalign(alignment, size);
-}
-void* aligned_alloc(size_t alignment, size_t size) {
-  count();
-  return __libc_memalign(alignment, size);
-}
-int posix_memalign(void** memory, size_t alignment, size_t size) {
-  count();
-  *memory = __libc_memalign(alignment, size);
-  return *memory == nullptr ? 12 : 0;
-}
-}
+#include "support/count_allocations.h"
 
 namespace {
 
@@ -95,8 +52,8 @@ attn_tensor integers(int32_t ndim, int64_t size, int32_t* data) {
   return tensor;
 }
 
-// Runs a decode step of these sizes by plan and by binding, and counts.
-void run(attn_context* context, int64_t batch, int64_t heads, int64_t head_size, int64_t keys) {
+// Runs a decode step of these sizes by plan and by binding; how often it allocated.
+long run(attn_context* context, int64_t batch, int64_t heads, int64_t head_size, int64_t keys) {
   attn_attribute attributes[2] = {};
   attributes[0].name = "num_heads";
   attributes[1].name = "kv_num_heads";
@@ -146,34 +103,49 @@ void run(attn_context* context, int64_t batch, int64_t heads, int64_t head_size,
     expect(attn_binding_execute(binding, nullptr, &error) == ATTN_OK, error.message);
   };
   execute();  // scratch and threads are there from here on
-  counting = true;
+  attn::test::begin_counting_allocations();
   for (int i = 0; i < 200; ++i) execute();
-  counting = false;
+  const long allocations = attn::test::end_counting_allocations();
   attn_binding_release(binding);
   attn_plan_release(plan);
   attn_session_release(session);
   attn_op_release(op);
+  return allocations;
+}
+
+// Every function of the family is counted, so that none of them hides an allocation.
+void check_counter() {
+  void* memory = nullptr;
+  const auto counts = [&](const char* what, auto&& allocate) {
+    attn::test::begin_counting_allocations();
+    allocate();
+    expect(attn::test::end_counting_allocations() == 1, what);
+    std::free(memory);
+  };
+  counts("malloc is counted", [&] { memory = std::malloc(100); });
+  counts("calloc is counted", [&] { memory = std::calloc(10, 10); });
+  counts("realloc is counted", [&] { memory = std::realloc(nullptr, 100); });
+  counts("memalign is counted", [&] { memory = memalign(64, 128); });
+  counts("aligned_alloc is counted", [&] { memory = std::aligned_alloc(64, 128); });
+  counts("posix_memalign is counted", [&] { (void)!posix_memalign(&memory, 64, 128); });
 }
 
 }  // namespace
 
 int main() {
-  counting = true;
-  std::free(std::malloc(100));
-  counting = false;
-  expect(allocations > 0, "the counter counts");
-  allocations = 0;
+  check_counter();
+  long allocations = 0;
   for (const int32_t threads : {1, 2}) {
     attn_context_desc desc = ATTN_CONTEXT_DESC_INIT;
     desc.flags = ATTN_CONTEXT_IGNORE_ENVIRONMENT;
     desc.thread_count = threads;
     attn_context* context = nullptr;
     expect(attn_context_create(&desc, &context, nullptr) == ATTN_OK, "context");
-    run(context, 1, 1, 64, 1);
-    run(context, 4, 8, 64, 512);
+    allocations += run(context, 1, 1, 64, 1);
+    allocations += run(context, 4, 8, 64, 512);
     attn_context_release(context);
   }
-  std::printf("%ld allocations in 1600 prepared executions\n", static_cast<long>(allocations));
+  std::printf("%ld allocations in 1600 prepared executions\n", allocations);
   expect(allocations == 0, "a prepared execute allocates");
   return failures == 0 ? 0 : 1;
 }

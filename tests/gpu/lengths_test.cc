@@ -20,6 +20,30 @@ std::vector<unsigned char> replay(const Stream& stream, Step& step, const Graph&
   return step.output();
 }
 
+// A step whose lengths lie in host memory.
+struct HostLengthsStep {
+  explicit HostLengthsStep(uint64_t seed) : step(gpu, stream, shape(), seed) {}
+
+  static StepShape shape() {
+    StepShape shape;
+    shape.on_host = {true, true};
+    return shape;
+  }
+
+  // Runs it at three lengths, from its first caches on; the output.
+  std::vector<unsigned char> run() {
+    step.set_totals({100, 7, 260});
+    step.reset_caches();
+    step.run(session.get());
+    return step.output();
+  }
+
+  const Gpu& gpu = Gpu::first();
+  const Stream stream{gpu};
+  Step step;
+  const test::Handle<attn_session> session = make_session(gpu);
+};
+
 // The same bits as with the lengths on the device, for batches beyond one launch's values too.
 TEST_F(GpuLengths, InHostMemoryGiveTheSameBits) {
   const Gpu& gpu = Gpu::first();
@@ -52,68 +76,47 @@ TEST_F(GpuLengths, InHostMemoryGiveTheSameBits) {
 
 // They are read before execute returns: what the caller writes afterwards is not felt.
 TEST_F(GpuLengths, InHostMemoryAreReadByValue) {
-  const Gpu& gpu = Gpu::first();
-  const Stream stream(gpu);
-  StepShape shape;
-  shape.on_host = {true, true};
-  Step step(gpu, stream, shape, 43);
-  const test::Handle<attn_session> session = make_session(gpu);
-  step.set_totals({100, 7, 260});
-  step.reset_caches();
-  step.run(session.get());
-  const std::vector<unsigned char> want = step.output();
-  step.reset_caches();
-  const Outcome outcome = step.launch(session.get());
+  HostLengthsStep host(43);
+  const std::vector<unsigned char> want = host.run();
+  host.step.reset_caches();
+  const Outcome outcome = host.step.launch(host.session.get());
   ASSERT_TRUE(outcome.ok()) << outcome.message;
-  step.set_totals({1, 1, 1});
-  stream.wait();
-  EXPECT_EQ(step.output(), want);
+  host.step.set_totals({1, 1, 1});
+  host.stream.wait();
+  EXPECT_EQ(host.step.output(), want);
 }
 
 TEST_F(GpuLengths, InHostMemoryAreCheckedBeforeAnythingIsWritten) {
-  const Gpu& gpu = Gpu::first();
-  const Stream stream(gpu);
-  StepShape shape;
-  shape.on_host = {true, true};
-  Step step(gpu, stream, shape, 44);
-  const test::Handle<attn_session> session = make_session(gpu);
-  const std::vector<unsigned char> caches = step.caches();
-  step.set_totals({5, shape.capacity + 1, 6});
-  const Outcome refused = step.launch(session.get());
-  stream.wait();
+  HostLengthsStep host(44);
+  const std::vector<unsigned char> caches = host.step.caches();
+  host.step.set_totals({5, HostLengthsStep::shape().capacity + 1, 6});
+  const Outcome refused = host.step.launch(host.session.get());
+  host.stream.wait();
   EXPECT_EQ(refused.status, ATTN_INVALID_ARGUMENT) << refused.message;
   for (const char* part : {"GroupQueryAttention", "seqlens_k[1]", "260", "261"}) {
     EXPECT_NE(refused.message.find(part), std::string::npos) << refused.message;
   }
-  EXPECT_EQ(step.caches(), caches);
-  EXPECT_EQ(poll(session.get()).bits, 0u) << "nothing ran, nothing faulted";
+  EXPECT_EQ(host.step.caches(), caches);
+  EXPECT_EQ(poll(host.session.get()).bits, 0u) << "nothing ran, nothing faulted";
 }
 
 TEST_F(GpuLengths, InHostMemoryAreBakedOnRequestAlone) {
-  const Gpu& gpu = Gpu::first();
-  const Stream stream(gpu);
-  StepShape shape;
-  shape.on_host = {true, true};
-  Step step(gpu, stream, shape, 45);
-  const test::Handle<attn_session> session = make_session(gpu);
-  step.set_totals({100, 7, 260});
-  step.reset_caches();
-  step.run(session.get());
-  const std::vector<unsigned char> want = step.output();
-  step.reset_caches();
+  HostLengthsStep host(45);
+  const std::vector<unsigned char> want = host.run();
+  host.step.reset_caches();
   Outcome refused, baked;
-  const Graph graph = Graph::capture(gpu, stream, [&] {
-    refused = step.launch(session.get());
-    baked = step.launch(session.get(), nullptr, 0, ATTN_EXECUTE_BAKE_HOST_VALUES);
+  const Graph graph = Graph::capture(host.gpu, host.stream, [&] {
+    refused = host.step.launch(host.session.get());
+    baked = host.step.launch(host.session.get(), nullptr, 0, ATTN_EXECUTE_BAKE_HOST_VALUES);
   });
   EXPECT_EQ(refused.status, ATTN_CAPTURE) << refused.message;
   EXPECT_NE(refused.message.find("ATTN_EXECUTE_BAKE_HOST_VALUES"), std::string::npos);
   ASSERT_TRUE(baked.ok()) << baked.message;
-  step.set_totals({1, 1, 1});
-  EXPECT_EQ(replay(stream, step, graph), want) << "the lengths of the capture";
+  host.step.set_totals({1, 1, 1});
+  EXPECT_EQ(replay(host.stream, host.step, graph), want) << "the lengths of the capture";
   attn_plan_info info = ATTN_PLAN_INFO_INIT;
   must("plan_get_info",
-       [&](attn_error* error) { return attn_plan_get_info(step.plan(), &info, error); });
+       [&](attn_error* error) { return attn_plan_get_info(host.step.plan(), &info, error); });
   EXPECT_EQ(info.capture_flags & ATTN_CAPTURE_LENGTHS_ON_DEVICE, 0u);
   EXPECT_EQ(info.baked_slot_count, 2u) << "seqlens_k and total_sequence_length";
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "loading/count_allocations.h"
 #include "loading/fakes.h"
+#include "support/count_allocations.h"
 
 namespace attn::test {
 namespace {

@@ -1,4 +1,5 @@
-// Counts what the process allocates, the library included. Where malloc cannot be replaced (under a
+// Counts what the process allocates, the library included: a program that links to
+// attn_test_allocations has malloc and its family replaced. Where they cannot be (under a
 // sanitizer) another file stands in.
 #pragma once
 

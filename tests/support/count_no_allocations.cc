@@ -1,5 +1,5 @@
 // For builds with a sanitizer, which has a malloc of its own.
-#include "loading/count_allocations.h"
+#include "support/count_allocations.h"
 
 namespace attn::test {
 

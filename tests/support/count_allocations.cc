@@ -1,6 +1,7 @@
 // malloc and its family take the place of the C library's in the whole process.
-#include "loading/count_allocations.h"
+#include "support/count_allocations.h"
 
+#include <cerrno>
 #include <cstddef>
 
 extern "C" {
@@ -32,6 +33,10 @@ void* realloc(void* memory, size_t size) {
   count();
   return __libc_realloc(memory, size);
 }
+void* memalign(size_t alignment, size_t size) {
+  count();
+  return __libc_memalign(alignment, size);
+}
 void* aligned_alloc(size_t alignment, size_t size) {
   count();
   return __libc_memalign(alignment, size);
@@ -39,7 +44,7 @@ void* aligned_alloc(size_t alignment, size_t size) {
 int posix_memalign(void** memory, size_t alignment, size_t size) {
   count();
   *memory = __libc_memalign(alignment, size);
-  return *memory == nullptr ? 12 : 0;
+  return *memory == nullptr ? ENOMEM : 0;
 }
 }
 
