@@ -76,7 +76,10 @@ def rotated(attributes, inputs):
     if "position_ids" in inputs:
         cos, sin = cos[inputs["position_ids"]], sin[inputs["position_ids"]]
     apart = x.ndim == 4
-    rows = x.transpose(0, 2, 1, 3) if apart else x.reshape(*x.shape[:2], attributes["num_heads"], -1)
+    if apart:
+        rows = x.transpose(0, 2, 1, 3)
+    else:
+        rows = x.reshape(*x.shape[:2], attributes["num_heads"], -1)
     cos, sin = cos[:, :, None], sin[:, :, None]
     half = cos.shape[-1]
     out = rows.copy()
