@@ -121,7 +121,7 @@ struct Extent {
 Extent take_strides(const attn_tensor& source, const char* name, Intake intake, bool is_output,
                     Filling filling, Tensor& tensor) {
   const bool may_default =
-      intake == Intake::kShapes || (intake == Intake::kPlan && source.data == nullptr);
+      (intake != Intake::kExecute && source.data == nullptr) || filling == Filling::kUnknown;
   const bool unstated =
       (source.flags & ATTN_TENSOR_BROADCAST) == 0 && all_zero(source.strides, source.ndim);
   const bool defaults = filling == Filling::kEmpty || (may_default && unstated);

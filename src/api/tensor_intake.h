@@ -10,8 +10,8 @@ namespace attn::api {
 
 // What a description is taken for.
 enum class Intake : uint8_t {
-  kShapes,   // query and inference: unknown sizes are legal, unstated strides mean row-major
-  kPlan,     // sizes are known; without data unstated strides mean row-major
+  kShapes,   // query and inference: unknown sizes are legal
+  kPlan,     // sizes are known; here and in queries unstated strides mean row-major without data
   kExecute,  // as kPlan, and the data must be there
 };
 
