@@ -434,7 +434,7 @@ typedef struct attn_prepare_desc {
   uint32_t output_count;
   uint32_t alias_count;
   uint32_t reserved;
-  const char* engine; /* forced engine by name, null = the context's choice */
+  const char* engine; /* forced by name in the stage that has it, null = the context's choice */
   int64_t max_batch;  /* the range that the plan serves; 0 = what the tensors have */
   int64_t max_query_length;
   int64_t max_total_length; /* keys of one sequence */

@@ -4,12 +4,15 @@
 #include <cerrno>
 #include <cstddef>
 
+// glibc's own, under the names that it exports them by.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace {
 volatile bool counting = false;

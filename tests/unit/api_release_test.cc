@@ -86,7 +86,7 @@ struct TrimmingHost : Host {
   bool inside = false;
   bool released_inside = false;
 
-  attn_allocator allocator() {
+  attn_allocator releasing_allocator() {
     attn_allocator allocator = Host::allocator();
     allocator.user = this;
     allocator.release_user = [](void* user) {
@@ -111,7 +111,7 @@ struct TrimmingHost : Host {
 
 TEST(ApiReleaseTest, ATrimKeepsItsContext) {
   TrimmingHost host;
-  const attn_allocator allocator = host.allocator();
+  const attn_allocator allocator = host.releasing_allocator();
   attn_context_desc desc = api_context_desc();
   desc.allocator = &allocator;
   host.context = make_api_context(&desc);
