@@ -134,6 +134,10 @@ class Cpu final : public CpuBackend {
       cpu_plan.rotary()->run(*call.rotary, stage_scratch, *executor_, context_.level);
     }
     if (call.scatter.has_value()) cpu_plan.scatter()->run(*call.scatter, *executor_);
+    if (call.linear_attention.has_value()) {
+      cpu_plan.linear_attention()->run(*call.linear_attention, stage_scratch, *executor_,
+                                       context_.level);
+    }
     if (attention != nullptr) {
       attention->run(*call.attention, rows, stage_scratch, *executor_, context_.level);
     }

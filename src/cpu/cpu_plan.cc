@@ -22,6 +22,9 @@ std::vector<const RotaryEngine*> rotary_engines() {
 std::vector<const ScatterEngine*> scatter_engines() {
   return {&block_scatter_engine(), &generic_scatter_engine()};
 }
+std::vector<const LinearAttentionEngine*> linear_attention_engines() {
+  return {&recurrent_engine(), &recurrent_serial_engine()};
+}
 
 template <class Engine>
 bool any_named(const std::vector<const Engine*>& engines, const std::string& name) {
@@ -129,6 +132,7 @@ class Planner {
     if (call_.attention.has_value() && !plan_attention(&stage_bytes)) return nullptr;
     if (call_.rotary.has_value() && !plan_rotary(&stage_bytes)) return nullptr;
     if (call_.scatter.has_value() && !plan_scatter()) return nullptr;
+    if (call_.linear_attention.has_value() && !plan_linear_attention(&stage_bytes)) return nullptr;
     plan_->workspace_bytes_ = kScratchAlignment + rows_bytes(plan_->range_.batch) + stage_bytes;
     return plan_;
   }
@@ -203,6 +207,18 @@ class Planner {
     return plan_stage("scatter", scatter_engines(), call_.scatter->spec, cost, &plan_->scatter_);
   }
 
+  bool plan_linear_attention(size_t* stage_bytes) {
+    const LinearAttentionSpec& spec = call_.linear_attention->spec;
+    const Cost cost = linear_attention_cost(spec, plan_->range_);
+    if (!plan_stage("linear_attention", linear_attention_engines(), spec, cost,
+                    &plan_->linear_attention_)) {
+      return false;
+    }
+    *stage_bytes = std::max(*stage_bytes, plan_->linear_attention_->workspace_bytes(
+                                              spec, context_.concurrency, context_.level));
+    return true;
+  }
+
   bool plan_attention(size_t* stage_bytes) {
     StageReport stage;
     stage.stage = "attention";
@@ -243,6 +259,9 @@ bool can_plan(const PlanContext& context, const Lowering& call, const PlanReques
     range.query_rows = std::max<int64_t>(call.attention->query_rows, 1);
     range.total = std::max<int64_t>(call.attention->max_total, 1);
   }
+  if (call.linear_attention.has_value()) {
+    range.query_rows = std::max<int64_t>(call.linear_attention->tokens, 1);
+  }
   Planner planner(context, call, range, request);
   if (planner.make() != nullptr) return true;
   if (reason != nullptr) *reason = planner.refusal();
@@ -263,6 +282,9 @@ std::vector<std::string> all_engine_names() {
   for (const AttentionEngine* engine : attention_engines()) names.emplace_back(engine->name());
   for (const RotaryEngine* engine : rotary_engines()) names.emplace_back(engine->name());
   for (const ScatterEngine* engine : scatter_engines()) names.emplace_back(engine->name());
+  for (const LinearAttentionEngine* engine : linear_attention_engines()) {
+    names.emplace_back(engine->name());
+  }
   return names;
 }
 

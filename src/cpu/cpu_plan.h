@@ -7,6 +7,7 @@
 
 #include "core/backend.h"
 #include "cpu/engine.h"
+#include "cpu/linear_attention.h"
 #include "cpu/rotary.h"
 #include "cpu/scatter.h"
 
@@ -31,6 +32,7 @@ class CpuPlan final : public BackendPlan {
   const KvUpdateEngine* kv_update() const { return kv_update_; }
   const RotaryEngine* rotary() const { return rotary_; }
   const ScatterEngine* scatter() const { return scatter_; }
+  const LinearAttentionEngine* linear_attention() const { return linear_attention_; }
   // In order of preference: the first that accepts a call's shapes runs it.
   const std::vector<const AttentionEngine*>& attention() const { return attention_; }
 
@@ -40,6 +42,7 @@ class CpuPlan final : public BackendPlan {
   const KvUpdateEngine* kv_update_ = nullptr;
   const RotaryEngine* rotary_ = nullptr;
   const ScatterEngine* scatter_ = nullptr;
+  const LinearAttentionEngine* linear_attention_ = nullptr;
   std::vector<const AttentionEngine*> attention_;
   size_t workspace_bytes_ = 0;
   std::vector<StageReport> report_;

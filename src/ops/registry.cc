@@ -1,6 +1,7 @@
 // The operators that the library knows.
 #include "core/error.h"
 #include "ops/group_query_attention.h"
+#include "ops/linear_attention.h"
 #include "ops/operator.h"
 #include "ops/rotary_embedding.h"
 #include "ops/tensor_scatter.h"
@@ -10,6 +11,8 @@ namespace {
 
 constexpr OperatorDefinition kDefinitions[] = {
     {&kGroupQueryAttentionSchema, &create_group_query_attention},
+    {&kLinearAttentionSchema, &create_linear_attention},
+    {&kStandardLinearAttentionSchema, &create_standard_linear_attention},
     {&kRotaryEmbeddingSchema, &create_rotary_embedding},
     {&kTensorScatterSchema, &create_tensor_scatter},
 };
