@@ -13,7 +13,8 @@ from attn_c import _verify, onnx_backend
 # Node tests of onnx 1.23.2, those of the operators' expanded functions left out.
 CASES = {"Attention": 93, "LinearAttention": 14, "RotaryEmbedding": 8, "TensorScatter": 3}
 # Engines that must pass all of an operator's cases.
-COMPLETE = {"RotaryEmbedding": ("simd-rotary", "generic-rotary"),
+COMPLETE = {"LinearAttention": ("recurrent", "recurrent-serial"),
+            "RotaryEmbedding": ("simd-rotary", "generic-rotary"),
             "TensorScatter": ("block-scatter", "generic-scatter")}
 REGISTERED = {info.type for info in attn_c.operators()}
 

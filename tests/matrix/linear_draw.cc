@@ -130,7 +130,7 @@ class Builder {
     if (tensor.bound()) tensor.buffer().fill(0xff);
   }
 
-  // Rows of norm 1, as the delta rules need them: the same number of terms, or one and the same row.
+  // Rows of norm 1, as the delta rules need them; some are one and the same row.
   void fill_keys() {
     const View keys = view(kKey);
     test::fill_normal(keys, random_);

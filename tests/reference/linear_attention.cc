@@ -35,6 +35,9 @@ float decay_op(float x, float bias, float scale, Type type) {
 
 // ---- the recurrence -----------------------------------------------------------------------------
 
+// Below this, numbers of float32 are subnormal or soon will be.
+constexpr double kLeastSize = 1e-36;
+
 // One state of one batch row.
 class State {
  public:
@@ -47,7 +50,8 @@ class State {
         dv_(p.v_head_size()),
         decay_(decay),
         beta_(beta),
-        values_(static_cast<size_t>(dk_ * dv_), 0.0) {
+        values_(static_cast<size_t>(dk_ * dv_), 0.0),
+        sizes_(values_.size(), 0.0) {
     if (!p.past_state.bound) return;
     for (int64_t i = 0; i < dk_; ++i) {
       for (int64_t j = 0; j < dv_; ++j) at(i, j) = p.past_state.at({b, head, i, j});
@@ -56,13 +60,21 @@ class State {
 
   double& at(int64_t i, int64_t j) { return values_[static_cast<size_t>(i * dv_ + j)]; }
 
+  // The size of the terms that an element was made of: what its rounding errors are relative to,
+  // now and, fading, for some tokens after terms have cancelled.
+  double& size_of_terms(int64_t i, int64_t j) { return sizes_[static_cast<size_t>(i * dv_ + j)]; }
+
   void step(int64_t t) {
     const std::vector<double> key = token_row(p_.key, t, head_ / group_of_key(), dk_);
     std::vector<double> change = token_row(p_.value, t, head_, dv_);
+    std::vector<double> change_size = change;
     if (p_.decays) {
       for (int64_t i = 0; i < dk_; ++i) {
         const double keep = std::exp(gate(decay_, p_.decay, t, i));
-        for (int64_t j = 0; j < dv_; ++j) at(i, j) *= keep;
+        for (int64_t j = 0; j < dv_; ++j) {
+          at(i, j) *= keep;
+          size_of_terms(i, j) *= keep;
+        }
       }
     }
     if (p_.delta) {
@@ -71,30 +83,35 @@ class State {
         double held = 0;
         for (int64_t i = 0; i < dk_; ++i) held += at(i, j) * key[static_cast<size_t>(i)];
         double& c = change[static_cast<size_t>(j)];
+        change_size[static_cast<size_t>(j)] = beta * (std::fabs(c) + std::fabs(held));
         c = beta * (c - held);
       }
     }
     for (int64_t i = 0; i < dk_; ++i) {
       for (int64_t j = 0; j < dv_; ++j) {
-        at(i, j) += key[static_cast<size_t>(i)] * change[static_cast<size_t>(j)];
+        const double k = key[static_cast<size_t>(i)];
+        const double terms = std::hypot(at(i, j), k * change_size[static_cast<size_t>(j)]);
+        size_of_terms(i, j) = std::max(terms, size_of_terms(i, j) / 2);
+        at(i, j) += k * change[static_cast<size_t>(j)];
       }
     }
   }
 
-  // scale S^T q of one query head; `size` is what the norm of a row would be if its terms did not
-  // cancel.
+  // scale S^T q of one query head; `size` is what the norm of a row would be if no terms cancelled,
+  // and never less than float32 can hold with all its digits.
   std::vector<double> read(int64_t t, int64_t query_head, double scale, double* size) {
     const std::vector<double> query = token_row(p_.query, t, query_head, dk_);
     std::vector<double> row(static_cast<size_t>(dv_), 0.0);
     double squares = 0;
     for (int64_t j = 0; j < dv_; ++j) {
       for (int64_t i = 0; i < dk_; ++i) {
-        const double term = scale * at(i, j) * query[static_cast<size_t>(i)];
-        row[static_cast<size_t>(j)] += term;
-        if (std::isfinite(term)) squares += term * term;
+        const double factor = scale * query[static_cast<size_t>(i)];
+        row[static_cast<size_t>(j)] += factor * at(i, j);
+        const double size_here = factor * std::max(std::fabs(at(i, j)), size_of_terms(i, j));
+        if (std::isfinite(size_here)) squares += size_here * size_here;
       }
     }
-    *size = std::sqrt(squares);
+    *size = std::max(std::sqrt(squares), kLeastSize);
     return row;
   }
 
@@ -120,7 +137,7 @@ class State {
   const LinearAttention& p_;
   const int64_t b_, head_, dk_, dv_;
   const std::vector<double>&decay_, &beta_;
-  std::vector<double> values_;
+  std::vector<double> values_, sizes_;
 };
 
 }  // namespace
@@ -181,13 +198,14 @@ LinearAttentionResult run(const LinearAttention& p) {
       double squares = 0;
       for (int64_t i = 0; i < dk; ++i) {
         for (int64_t j = 0; j < dv; ++j) {
-          if (std::isfinite(state.at(i, j))) squares += state.at(i, j) * state.at(i, j);
+          const double size = std::max(std::fabs(state.at(i, j)), state.size_of_terms(i, j));
+          if (std::isfinite(size)) squares += size * size;
           result.present[static_cast<size_t>((first + i) * dv + j)] =
               round_to(p.state_type, state.at(i, j));
         }
       }
       // Rows of a state share its rounding errors through the changes that they all enter.
-      const double size = std::sqrt(squares / static_cast<double>(dk));
+      const double size = std::max(std::sqrt(squares / static_cast<double>(dk)), kLeastSize);
       std::fill_n(result.present_size.begin() + first, dk, size);
     }
   }

@@ -1,0 +1,155 @@
+"""ONNX Runtime's CPU LinearAttention (com.microsoft 1) side by side with this library's.
+
+Random float32 nodes of everything that both support, each also held against float64, so that a
+disagreement shows who is wrong. Where the two differ stands at the end.
+"""
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+import attn_c
+
+CASES = 120
+BOUND = 3e-6  # |result - float64| / |float64|, of outputs and of states
+INPUTS = ("query", "key", "value", "past_state", "decay", "beta")
+
+
+@pytest.fixture(scope="session")
+def ctx():
+    return attn_c.Context("cpu", thread_count=2)
+
+
+def peer(attributes, inputs):
+    """Output and present state of ONNX Runtime for one node."""
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape)
+             for name, array in inputs.items()]
+    last = max(i for i, name in enumerate(INPUTS) if name in inputs)
+    names = [name if name in inputs else "" for name in INPUTS[:last + 1]]
+    node = helper.make_node("LinearAttention", names, ["output", "present_state"],
+                            domain="com.microsoft", **attributes)
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+               for name in ("output", "present_state")]
+    model = helper.make_model(
+        helper.make_graph([node], "linear_attention", infos, outputs), ir_version=10,
+        opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # refusals are answers here, not news
+    session = ort.InferenceSession(model.SerializeToString(), options,
+                                   providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def draw(seed):
+    """(attributes, inputs) of a random node."""
+    rng = np.random.default_rng(seed)
+    rule = rng.choice(["linear", "gated", "delta", "gated_delta"])
+    batch, tokens = int(rng.integers(1, 4)), int(rng.choice([1, 2, 7, 33]))
+    heads, group = int(rng.choice([1, 2, 4])), int(rng.choice([1, 2, 3]))
+    query_heads, value_heads = (heads * group, heads) if rng.random() < 0.5 else \
+        (heads, heads * group)
+    key_heads = value_heads if query_heads > value_heads else \
+        int(rng.choice([query_heads, value_heads]))
+    dk, dv = int(rng.choice([4, 16, 24, 64, 128])), int(rng.choice([4, 16, 40, 64, 128]))
+    key = rng.standard_normal((batch, tokens, key_heads, dk))
+    key /= np.linalg.norm(key, axis=-1, keepdims=True)
+    inputs = {"query": rng.standard_normal((batch, tokens, query_heads * dk)),
+              "key": key.reshape(batch, tokens, -1),
+              "value": rng.standard_normal((batch, tokens, value_heads * dv))}
+    if rng.random() < 0.6:
+        inputs["past_state"] = rng.standard_normal((batch, value_heads, dk, dv))
+    if "gated" in rule:
+        width = value_heads * (dk if rng.random() < 0.5 else 1)
+        inputs["decay"] = -np.abs(rng.standard_normal((batch, tokens, width)))
+    if "delta" in rule:
+        width = value_heads if rng.random() < 0.7 else 1
+        inputs["beta"] = rng.uniform(0, 1, (batch, tokens, width))
+    attributes = {"q_num_heads": query_heads, "kv_num_heads": value_heads, "update_rule": str(rule)}
+    if rng.random() < 0.5:
+        attributes["scale"] = float(np.float32(rng.choice([1.0, 0.3, -0.5])))
+    return attributes, {name: array.astype(np.float32) for name, array in inputs.items()}
+
+
+def recurred(attributes, inputs):
+    """Output and present state in float64."""
+    wide = {name: array.astype(np.float64) for name, array in inputs.items()}
+    query_heads, heads = attributes["q_num_heads"], attributes["kv_num_heads"]
+    batch, tokens, width = wide["query"].shape
+    dk = width // query_heads
+    query = wide["query"].reshape(batch, tokens, query_heads, dk)
+    key = wide["key"].reshape(batch, tokens, -1, dk)
+    value = wide["value"].reshape(batch, tokens, heads, -1)
+    key = np.repeat(key, heads // key.shape[2], axis=2)
+    outputs = max(query_heads, heads)
+    query = np.repeat(query, outputs // query_heads, axis=2)
+    state = wide.get("past_state", np.zeros((batch, heads, dk, value.shape[3]))).copy()
+    scale = attributes.get("scale", 0) or 1 / np.sqrt(dk)
+    out = np.zeros((batch, tokens, outputs, value.shape[3]))
+    for t in range(tokens):
+        if "decay" in wide:
+            state *= np.exp(wide["decay"][:, t].reshape(batch, heads, -1, 1))
+        change = value[:, t]
+        if "beta" in wide:
+            held = np.einsum("bhkv,bhk->bhv", state, key[:, t])
+            change = wide["beta"][:, t].reshape(batch, -1, 1) * (change - held)
+        state += key[:, t, :, :, None] * change[:, :, None, :]
+        seen = np.repeat(state, outputs // heads, axis=1)
+        out[:, t] = scale * np.einsum("bhkv,bhk->bhv", seen, query[:, t])
+    return out.reshape(batch, tokens, -1), state
+
+
+def error(result, want):
+    return np.linalg.norm(result - want) / np.linalg.norm(want)
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+@pytest.mark.parametrize("engine", ["recurrent", "recurrent-serial"])
+def test_linear_attention(ctx, engine, seed):
+    attributes, inputs = draw(seed)
+    op = ctx.op("com.microsoft", "LinearAttention", 1, **attributes)
+    wanted = recurred(attributes, inputs)
+    shapes = [array.shape for array in wanted]
+    ours = {name: np.full(shape, np.nan, np.float32)
+            for name, shape in zip(("output", "present_state"), shapes)}
+    plan = op.prepare(inputs, ours, engine=engine)
+    assert plan.describe()["stages"][-1]["engine"] == engine
+    plan.execute(inputs, ours)
+    theirs = peer(attributes, inputs)
+    for name, peers, want in zip(ours, theirs, wanted):
+        assert error(ours[name], want) <= BOUND, f"seed {seed}: our {name}, {attributes}"
+        assert error(peers, want) <= BOUND, f"seed {seed}: ONNX Runtime's {name}, {attributes}"
+
+
+# ---- known differences, each with what the contract says ---------------------------------------
+
+def plain(tokens=3, **changes):
+    rng = np.random.default_rng(1)
+    inputs = {"query": rng.standard_normal((1, tokens, 2 * 8)),
+              "key": rng.standard_normal((1, tokens, 2 * 8)),
+              "value": rng.standard_normal((1, tokens, 2 * 8))}
+    attributes = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
+    return dict(attributes, **changes), {k: v.astype(np.float32) for k, v in inputs.items()}
+
+
+def test_a_slow_and_steady_decay(ctx):
+    """ONNX Runtime multiplies by the rounded exp(decay) at every token, so that its error grows
+    with their number; the contract's bound holds at 4,096 tokens here."""
+    attributes, inputs = plain(4096, update_rule="gated")
+    inputs["decay"] = np.full((1, 4096, 2), -3e-4, np.float32)
+    want, state = recurred(attributes, inputs)
+    result = ctx.op("com.microsoft", "LinearAttention", 1, **attributes)(**inputs)
+    assert error(result.output, want) <= BOUND
+    assert error(result.present_state, state) <= BOUND
+
+
+def test_float16_with_a_float32_state(ctx):
+    """A 16-bit call keeps a float32 state; ONNX Runtime's state has the call's type."""
+    attributes, inputs = plain()
+    half = {name: array.astype(np.float16) for name, array in inputs.items()}
+    half["past_state"] = np.ones((1, 2, 8, 8), np.float32)
+    result = ctx.op("com.microsoft", "LinearAttention", 1, **attributes)(**half)
+    assert result.present_state.dtype == np.float32
+    want, state = recurred(attributes, half)
+    assert error(result.present_state, state) <= BOUND
+    assert error(result.output, want) <= 1e-3

@@ -1,0 +1,226 @@
+// LinearAttention over many tokens, cut into calls, and what must not change a bit: folding gates,
+// the number of threads, the run. Every case is also compared with the reference by run_case.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "matrix/linear_case.h"
+#include "matrix/run.h"
+#include "support/compare.h"
+
+namespace attn::matrix {
+namespace {
+
+using namespace linear;
+using test::Random;
+using test::View;
+
+const char* const kEngines[] = {"recurrent", "recurrent-serial"};
+constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBfloat16};
+
+LinearOutline small_outline(Type type) {
+  LinearOutline o;
+  o.seed = 3;
+  o.type = type;
+  o.state_type = Type::kFloat32;
+  o.tokens = 24;
+  o.q_heads = o.key_heads = o.kv_heads = 2;
+  o.head_size = 24;
+  o.v_head_size = 40;
+  o.past = true;
+  return o;
+}
+
+LinearCase make(const LinearOutline& outline, uint64_t seed = 5) {
+  Random random(seed);
+  LinearCase c = build_linear_case(outline, random);
+  c.wide_range = false;
+  return c;
+}
+
+void expect_passed(LinearCase& c, Device& device, const std::string& engine) {
+  const RunResult result = run_case(c, device, engine);
+  EXPECT_EQ(result.verdict, Verdict::kPassed)
+      << engine << ": " << result.text << "\n  " << c.text();
+}
+
+std::vector<std::vector<unsigned char>> bytes_of(const LinearCase& c) {
+  std::vector<std::vector<unsigned char>> bytes;
+  for (const test::Buffer* buffer : c.results()) {
+    bytes.emplace_back(buffer->data(), buffer->data() + buffer->size());
+  }
+  return bytes;
+}
+
+// Copies tokens [first, first + count) of a (B, T, ...) input.
+void copy_tokens(const View& from, int64_t first, const View& to) {
+  for (int64_t b = 0; b < to.dim(0); ++b) {
+    for (int64_t t = 0; t < to.dim(1); ++t) {
+      for (int64_t c = 0; c < to.dim(2); ++c) to.set({b, t, c}, from.at({b, first + t, c}));
+    }
+  }
+}
+
+void copy_all(const View& from, const View& to) {
+  for (int64_t k = 0; k < to.elements(); ++k) to.set_linear(k, from.at_linear(k));
+}
+
+TEST(LinearExact, FoldingChangesNoBit) {
+  Device device = make_device({});
+  for (const Type type : kTypes) {
+    for (const bool per_key : {false, true}) {
+      for (const bool fold_exp : {false, true}) {
+        LinearOutline o = small_outline(type);
+        o.decay_per_key = per_key;
+        o.fold_beta = o.fold_decay = true;
+        o.fold_exp = fold_exp;
+        LinearCase folded = make(o);
+        o.fold_beta = o.fold_decay = o.fold_exp = false;
+        LinearCase apart = make(o);
+        for (const Input slot : {kQuery, kKey, kValue, kPastState}) {
+          copy_all(folded.in[slot].view(), apart.in[slot].view());
+        }
+        const std::vector<double> decay = reference::folded_decay(folded.problem);
+        const std::vector<double> beta = reference::folded_beta(folded.problem);
+        for (size_t k = 0; k < decay.size(); ++k) {
+          apart.in[kDecay].view().set_linear(static_cast<int64_t>(k), decay[k]);
+        }
+        for (size_t k = 0; k < beta.size(); ++k) {
+          apart.in[kBeta].view().set_linear(static_cast<int64_t>(k), beta[k]);
+        }
+        apart.renew();
+        for (const char* engine : kEngines) {
+          expect_passed(folded, device, engine);
+          expect_passed(apart, device, engine);
+          EXPECT_EQ(bytes_of(folded), bytes_of(apart)) << engine << " " << folded.text();
+        }
+      }
+    }
+  }
+}
+
+TEST(LinearExact, ManyTokens) {
+  Device device = make_device({});
+  for (const Type type : kTypes) {
+    for (const DecayKind decays : {DecayKind::kWeak, DecayKind::kSteady, DecayKind::kOrdinary}) {
+      for (const bool per_key : {false, true}) {
+        LinearOutline o = small_outline(type);
+        o.tokens = 4096;
+        o.head_size = o.v_head_size = 16;
+        o.kv_heads = o.key_heads = 1;
+        o.decays = decays;
+        o.decay_per_key = per_key;
+        LinearCase c = make(o);
+        for (const char* engine : kEngines) expect_passed(c, device, engine);
+      }
+    }
+    for (const bool gated : {false, true}) {  // without the delta rule
+      LinearOutline o = small_outline(type);
+      o.tokens = 4096;
+      o.head_size = o.v_head_size = 16;
+      o.delta = false;
+      o.gated = gated;
+      o.decays = DecayKind::kWeak;
+      LinearCase c = make(o);
+      for (const char* engine : kEngines) expect_passed(c, device, engine);
+    }
+  }
+}
+
+// Equal keys, a rate of 1 and of 2 and no decay: what makes inverses of chunks useless.
+TEST(LinearExact, KeysThatAreEqual) {
+  Device device = make_device({});
+  for (const Type type : kTypes) {
+    for (const double beta : {0.999, 1.0, 2.0}) {
+      LinearOutline o = small_outline(type);
+      o.tokens = 1000;
+      o.keys = KeyKind::kEqual;
+      o.beta = beta;
+      o.decays = DecayKind::kWeak;
+      LinearCase c = make(o);
+      for (const char* engine : kEngines) expect_passed(c, device, engine);
+    }
+  }
+}
+
+TEST(LinearExact, EveryNumberOfTokens) {
+  Device device = make_device({});
+  for (int64_t tokens = 0; tokens <= 130; ++tokens) {
+    LinearOutline o = small_outline(kTypes[tokens % 3]);
+    o.tokens = tokens;
+    o.decay_per_key = tokens % 2 == 1;
+    o.seed = static_cast<uint64_t>(tokens);
+    LinearCase c = make(o);
+    for (const char* engine : kEngines) expect_passed(c, device, engine);
+  }
+}
+
+// One call of 24 tokens and calls of fewer, the state handed on in float32.
+TEST(LinearExact, CallsThatAreCut) {
+  Device device = make_device({});
+  for (const Type type : kTypes) {
+    for (const char* engine : kEngines) {
+      for (const int64_t step : {1, 5, 12}) {
+        LinearCase whole = make(small_outline(type));
+        expect_passed(whole, device, engine);
+        test::ErrorMeter meter(type);
+        std::vector<double> state = test::values_of(whole.in[kPastState].view());
+        for (int64_t first = 0; first < whole.outline.tokens; first += step) {
+          LinearOutline o = whole.outline;
+          o.tokens = std::min(step, whole.outline.tokens - first);
+          LinearCase part = make(o);
+          for (const Input slot : {kQuery, kKey, kValue, kDecay, kBeta}) {
+            copy_tokens(whole.in[slot].view(), first, part.in[slot].view());
+          }
+          for (size_t k = 0; k < state.size(); ++k) {
+            part.in[kPastState].view().set_linear(static_cast<int64_t>(k), state[k]);
+          }
+          part.renew();
+          expect_passed(part, device, engine);
+          state = test::values_of(part.out[kPresentState].view());
+          std::vector<double> got, want;
+          for (int64_t t = 0; t < o.tokens; ++t) {
+            for (int64_t c = 0; c < o.kv_heads * o.v_head_size; ++c) {
+              got.push_back(part.out[kOutput].view().at({0, t, c}));
+              want.push_back(whole.out[kOutput].view().at({0, first + t, c}));
+            }
+          }
+          meter.add(got, want);
+        }
+        meter.add(state, test::values_of(whole.out[kPresentState].view()));
+        EXPECT_TRUE(meter.passed()) << engine << ", " << step << " tokens: " << meter.error();
+      }
+    }
+  }
+}
+
+// Enough work for threads, and few enough states that columns are split among them.
+TEST(LinearExact, ThreadsAndRunsGiveTheSameBits) {
+  for (const std::string& level : test::simd_levels()) {
+    for (const char* engine : kEngines) {
+      if (level == "generic" && std::string(engine) == "recurrent") continue;
+      LinearOutline o = small_outline(Type::kFloat16);
+      o.tokens = 40;
+      o.kv_heads = 2;
+      o.key_heads = 1;
+      o.q_heads = 4;
+      o.head_size = 128;
+      o.v_head_size = 200;
+      LinearCase c = make(o);
+      std::vector<std::vector<unsigned char>> first;
+      for (const int threads : {1, 2, 3, 5, 5}) {
+        test::ContextOptions options;
+        options.threads = threads;
+        options.level = level;
+        Device device = make_device(options);
+        expect_passed(c, device, engine);
+        if (first.empty()) first = bytes_of(c);
+        EXPECT_EQ(bytes_of(c), first) << engine << " at " << level << ", " << threads;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attn::matrix
