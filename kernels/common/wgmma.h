@@ -40,7 +40,8 @@ ATTN_DEVICE void pin(float (&c)[n]) {
 #pragma unroll
   for (int i = 0; i < n; i++) asm volatile("" : "+f"(c[i])::"memory");
 }
-// Ordinary stores to shared memory become visible to matrix instructions after this and a barrier.
+// Stores and copies to shared memory become visible to matrix instructions by this: by the thread
+// that made them, before a barrier, or by one that waits for them, after the barrier.
 ATTN_DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -50,6 +51,10 @@ ATTN_DEVICE void barrier_init(u32 barrier, int count) {
 }
 ATTN_DEVICE void barrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives when all copies that this thread has issued so far have landed (copy_async_16).
+ATTN_DEVICE void copy_arrive(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 ATTN_DEVICE void barrier_wait(u32 barrier, u32 parity) {
   asm volatile(
@@ -106,33 +111,36 @@ ATTN_DEVICE void wgmma_shared(float (&c)[32], u64 a, u64 b, int accumulate) {
   }
 }
 
-// c (64 x 64 float) += a (64 x 16, registers) * b (16 x 64, shared, N contiguous).
+// c (64 x 64 float) = a (64 x 16, registers) * b (16 x 64, shared, N contiguous)
+//     + (accumulate ? c : 0).
 template <int type>
-ATTN_DEVICE void wgmma_registers(float (&c)[32], const u32 (&a)[4], u64 b) {
+ATTN_DEVICE void wgmma_registers(float (&c)[32], const u32 (&a)[4], u64 b, int accumulate) {
   if constexpr (type == kTypeFloat16) {
     asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %37, 0;"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+        "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;}"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
           "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
           "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
           "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
           "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
   } else {
     asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %37, 0;"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+        "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;}"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
           "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
           "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
           "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
           "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
   }
 }
 
@@ -182,17 +190,19 @@ ATTN_DEVICE void wgmma_shared(float (&c)[64], u64 a, u64 b, int accumulate) {
   }
 }
 
-// c (64 x 128 float) += a (64 x 16, registers) * b (16 x 128, shared, N contiguous).
+// c (64 x 128 float) = a (64 x 16, registers) * b (16 x 128, shared, N contiguous)
+//     + (accumulate ? c : 0).
 template <int type>
-ATTN_DEVICE void wgmma_registers(float (&c)[64], const u32 (&a)[4], u64 b) {
+ATTN_DEVICE void wgmma_registers(float (&c)[64], const u32 (&a)[4], u64 b, int accumulate) {
   if constexpr (type == kTypeFloat16) {
     asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %69, 0;"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+        "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;}"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
           "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
           "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
@@ -203,15 +213,16 @@ ATTN_DEVICE void wgmma_registers(float (&c)[64], const u32 (&a)[4], u64 b) {
           "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
           "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),
           "+f"(c[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
   } else {
     asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %69, 0;"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+        "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;}"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
           "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
           "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
@@ -222,7 +233,7 @@ ATTN_DEVICE void wgmma_registers(float (&c)[64], const u32 (&a)[4], u64 b) {
           "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
           "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),
           "+f"(c[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
   }
 }
 

@@ -81,8 +81,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
     copy_commit();
   };
-#pragma unroll
-  for (int s = 0; s < kStages - 1; s++) fetch(begin + warp + s * kWarps, s);
+  // Old keys, then the query rows, then new keys, for which a warp may have to wait.
+  int fetched = 0;
+  for (; fetched < kStages - 1; fetched++) {
+    const int g = begin + warp + fetched * kWarps;
+    if (g < end && early.must_wait((g + 1) * kKeys)) break;
+    fetch(g, fetched);
+  }
 
   // Query rows, transformed, to shared memory; a warp's row buffer lies in the last ring stage,
   // which is not filled yet.
@@ -109,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   }
+  for (; fetched < kStages - 1; fetched++) fetch(begin + warp + fetched * kWarps, fetched);
   __syncthreads();
   u32 q[kHeldSteps][4];
   const u32 query_address = shared_address(shared + (lane & 15) * kLdK + (lane >> 4) * 8);

@@ -94,8 +94,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
     copy_commit();
   };
-#pragma unroll
-  for (int s = 0; s < kStages - 1; s++) fetch(begin + warp + s * kWarps, s);
+  // Old keys, then the query rows, then new keys, for which a warp may have to wait.
+  int fetched = 0;
+  for (; fetched < kStages - 1; fetched++) {
+    const int g = begin + warp + fetched * kWarps;
+    if (g < end && early.must_wait((g + 1) * kKeys)) break;
+    fetch(g, fetched);
+  }
 
   for (int r = warp; r < kRows; r += kWarps) {
     float* target = queries + r * kD;
@@ -117,6 +122,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   }
+  for (; fetched < kStages - 1; fetched++) fetch(begin + warp + fetched * kWarps, fetched);
   __syncthreads();
 
   const int half = lane >> 4, channel = lane % kLanesV, sharer = lane / kLanesV;

@@ -1,18 +1,28 @@
 // Prefill on Hopper: warp-specialised flash attention on warpgroup matrix instructions (sm_90a),
 // float16 and bfloat16.
 //
-// One block treats BLOCK_M = 64 x CONSUMERS query rows of one head: each consumer warpgroup owns 64
-// rows; one producer warpgroup brings K and V in tiles of BLOCK_N keys, STAGES buffers each, with
-// cp.async (any strides of 16 bytes, no descriptors of memory that a graph would bake).
+// The grid is one block a multiprocessor. A block takes tiles, one after the other: BLOCK_M = 64 x
+// CONSUMERS query rows of one head. Each consumer warpgroup owns 64 rows; one producer warpgroup
+// brings K and V in pieces of BLOCK_N keys, STAGES buffers each, with cp.async (any strides of 16
+// bytes, no descriptors of memory that a graph would bake), and runs ahead into the next tile. With
+// QUERIES = 2 it brings the next query rows as well; else the consumers load their own.
 //
-// Barriers in shared memory, for K and V each and for each buffer: full (128 arrivals: every
-// producer thread, after its copies have landed and a proxy fence) and free (one arrival a consumer
-// warp, after the matrix instructions that read it have ended). Both sides walk tiles from the last
-// visible one down and count uses: use u of a buffer waits for parity u % 2 of full; the producer
-// waits for parity (u - 1) % 2 of free from the second use on.
+// The first tile of a block is its own number; each further one is drawn from counters[0], which
+// the last block to end sets back to 0 (counters[1] counts those that ended, and wraps).
 //
-// A consumer keeps the next tile's Q K in flight while it adds P V of the tile before, and does the
-// softmax of the next tile under that P V. P stays in registers.
+// Barriers in shared memory:
+// - key_full, value_full of each buffer: 128 arrivals, which each producer thread's copies make as
+//   they land; a consumer then orders them before its matrix instructions by a proxy fence.
+// - key_free, value_free: one arrival a consumer warp, after the instructions that read it ended.
+// - tile_full of two slots in turn: one arrival, when the slot's tile is written; query_full: 128,
+//   as the query rows land. tile_free: one arrival a warp of the block, when it needs neither the
+//   slot nor its query rows any more.
+// Use u of something in n buffers waits for parity (u / n) % 2 of full; whoever refills it waits
+// for parity (u / n - 1) % 2 of free from the second round on. Both sides walk a tile's keys from
+// the last visible ones down, and count uses over all tiles.
+//
+// A consumer keeps the next keys' Q K in flight while it adds P V of the keys before, and does the
+// softmax of the next ones under that P V. P stays in registers.
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/row_transform.h"
@@ -22,7 +32,7 @@
 
 namespace attnk {
 
-constexpr int kN = BLOCK_N, kStages = STAGES, kConsumers = CONSUMERS;
+constexpr int kN = BLOCK_N, kStages = STAGES, kConsumers = CONSUMERS, kQueries = QUERIES;
 constexpr int kM = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
 constexpr int kDp = (kD + 63) / 64 * 64, kDvp = (kDv + 63) / 64 * 64;  // whole 128-byte rows
 constexpr int kTilesN = kN / 8, kSlices = kDvp % 128 == 0 ? kDvp / 128 : kDvp / 64;
@@ -36,83 +46,137 @@ constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 struct Barriers {
   u64 key_full[kStages], key_free[kStages], value_full[kStages], value_free[kStages];
+  u64 tile_full[2], tile_free[2], query_full[2];
 };
 
-// A consumer's state between tiles.
+// A consumer's state between keys.
 struct Rows {
   float o[kSlices][kSliceWidth / 2];
   float m[2], l[2];
 };
 
-template <int d, int dp>
-ATTN_DEVICE void fetch_tile(u32 tile, const u16* base, i64 stride, int first, int total) {
-  constexpr int pieces = dp / 8;
-  const int thread = threadIdx.x & 127;
-#pragma unroll 1  // the producer has few registers
-  for (int i = thread; i < kN * pieces; i += 128) {
-    const int row = i / pieces, c = i % pieces;
-    const bool valid = first + row < total && c * 8 < d;
-    const u16* source = base + (valid ? (i64)(first + row) * stride + c * 8 : 0);
-    copy_async_16(tile + swizzled(row, c, kN), source, valid);
-  }
-  copy_commit();
-}
-
-struct Block {
-  i64 b, h, hk;
-  int m0, rows, position0, n_first, n_last, clean_low, clean_high, group;
+// What a block works on: query rows [m0, m0 + rows) of head h.
+struct Tile {
+  int live;  // 0: there are no more tiles
+  int b, h, hk;
+  int m0, rows, position0, n_first, n_last, clean_low, clean_high;
   Visibility view;
 };
 
-ATTN_DEVICE void produce(const AttentionParams& p, const Block& block, Barriers* barriers, u32 keys,
-                         u32 values) {
-  const u16* kbase = (const u16*)p.key.data + block.b * p.key.batch + block.hk * p.key.head;
-  const u16* vbase = (const u16*)p.value.data + block.b * p.value.batch + block.hk * p.value.head;
-  const int total = block.view.total;
-  // Copies are announced one tile late, so that the next tile is under way meanwhile.
-  u32 announce = 0;
-  int use = 0;
-  auto landed = [&](u32 next) {
-    if (announce) {
-      copy_wait<1>();
-      fence_async_proxy();
-      barrier_arrive(announce);
+ATTN_DEVICE Tile tile_of(const AttentionParams& p, u32 index) {
+  const u32 tiles = ((u32)p.query_rows + kM - 1) / kM, heads = (u32)p.q_heads;
+  Tile t;
+  t.live = index < tiles * heads * (u32)p.batch;
+  if (!t.live) return t;
+  // The tiles of a head, which share its keys, run at the same time; the longest ones begin.
+  const u32 bh = index / tiles;
+  t.b = (int)(bh / heads);
+  t.h = (int)(bh % heads);
+  t.hk = t.h / (int)(heads / (u32)p.kv_heads);
+  t.m0 = (int)(tiles - 1 - index % tiles) * kM;
+  const RowLengths lengths = p.rows[t.b];
+  t.rows = min_of(kM, (int)p.query_rows - t.m0);
+  t.position0 = lengths.query_start + t.m0;
+  t.view = visibility_of(p, lengths.live && !p.faults->call_poisoned ? lengths.total : 0);
+  const Interval first = visible_keys(t.view, t.position0);
+  const Interval last = visible_keys(t.view, t.position0 + t.rows - 1);
+  t.clean_low = last.low;
+  t.clean_high = first.high;
+  t.n_first = first.low / kN;
+  t.n_last = (last.high + kN - 1) / kN - 1;
+  return t;
+}
+
+// Issues the copies of `rows` rows, from row `first` of `base` on, to a swizzled matrix of `height`
+// rows; rows from `end` on and channels from `d` on are zeroed. 128 threads: each has one 16-byte
+// piece of every `step`-th row, so that a copy costs little beside its own instruction.
+template <int rows, int height, int d, int dp>
+ATTN_DEVICE void fetch_rows(u32 matrix, const u16* base, i64 stride, int first, int end) {
+  constexpr int pieces = dp / 8, step = dp == 192 ? 4 : 128 / pieces;
+  static_assert(rows % step == 0 && (step % 8 == 0 || step == 4));
+  const int thread = threadIdx.x & 127, c = thread % pieces, r = thread / pieces;
+  if (r >= step) return;
+  const bool column = c * 8 < d;
+  const u16* source = base + (i64)(first + r) * stride + c * 8;
+  const u32 at = matrix + swizzled(r, c, height);
+  const i64 stride_of_step = stride * step;
+  const int left = end - first - r;
+  if (end - first >= rows) {
+#pragma unroll
+    for (int i = 0; i < rows / step; i++, source += stride_of_step) {
+      // Four rows further on, the swizzle differs in one bit.
+      copy_async_16((step == 4 && i % 2 ? at ^ 64 : at) + i * step * 128, source, column);
     }
-    announce = next;
-  };
-  for (int n = block.n_last; n >= block.n_first; n--, use++) {
-    const int stage = use % kStages, round = use / kStages;
-    if (round) barrier_wait(shared_address(&barriers->key_free[stage]), (round - 1) & 1);
-    fetch_tile<kD, kDp>(keys + stage * kKeyBytes, kbase, p.key.row, n * kN, total);
-    landed(shared_address(&barriers->key_full[stage]));
-    if (round) barrier_wait(shared_address(&barriers->value_free[stage]), (round - 1) & 1);
-    fetch_tile<kDv, kDvp>(values + stage * kValueBytes, vbase, p.value.row, n * kN, total);
-    landed(shared_address(&barriers->value_full[stage]));
-  }
-  if (announce) {
-    copy_wait<0>();
-    fence_async_proxy();
-    barrier_arrive(announce);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < rows / step; i++, source += stride_of_step) {
+      const bool valid = column && i * step < left;
+      copy_async_16((step == 4 && i % 2 ? at ^ 64 : at) + i * step * 128, valid ? source : base,
+                    valid);
+    }
   }
 }
 
+ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slots, u32 queries,
+                         u32 keys, u32 values) {
+  const bool leads = (threadIdx.x & 127) == 0;
+  u32 index = blockIdx.x, use = 0;
+  for (u32 turn = 0;; turn++) {
+    const u32 slot = turn & 1, round = turn >> 1;
+    Tile* at = &slots[slot];
+    if (leads) {
+      if (round) barrier_wait(shared_address(&barriers->tile_free[slot]), (round - 1) & 1);
+      *at = tile_of(p, index);
+      barrier_arrive(shared_address(&barriers->tile_full[slot]));
+      index = gridDim.x + atomicAdd(&p.counters[0], 1);
+    }
+    barrier_wait(shared_address(&barriers->tile_full[slot]), round & 1);
+    if (!at->live) break;
+    if constexpr (kQueries == 2) {
+      const u16* base = (const u16*)p.query.data + at->b * p.query.batch + at->h * p.query.head;
+      fetch_rows<kM, kM, kD, kDp>(queries + slot * kQueryBytes, base, p.query.row, at->m0,
+                                  at->m0 + at->rows);
+      copy_arrive(shared_address(&barriers->query_full[slot]));
+    }
+    const u16* kbase = (const u16*)p.key.data + at->b * p.key.batch + at->hk * p.key.head;
+    const u16* vbase = (const u16*)p.value.data + at->b * p.value.batch + at->hk * p.value.head;
+    const int total = at->view.total, n_first = at->n_first;
+    for (int n = at->n_last; n >= n_first; n--, use++) {
+      const u32 stage = use % kStages, turns = use / kStages;
+      if (turns) barrier_wait(shared_address(&barriers->key_free[stage]), (turns - 1) & 1);
+      fetch_rows<kN, kN, kD, kDp>(keys + stage * kKeyBytes, kbase, p.key.row, n * kN, total);
+      copy_arrive(shared_address(&barriers->key_full[stage]));
+      if (turns) barrier_wait(shared_address(&barriers->value_free[stage]), (turns - 1) & 1);
+      fetch_rows<kN, kN, kDv, kDvp>(values + stage * kValueBytes, vbase, p.value.row, n * kN,
+                                    total);
+      copy_arrive(shared_address(&barriers->value_full[stage]));
+    }
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barriers->tile_free[slot]));
+  }
+  // Every block has drawn its last tile before it counts itself as ended.
+  if (leads && atomicInc(&p.counters[1], gridDim.x - 1) == gridDim.x - 1) {
+    atomicExch(&p.counters[0], 0);
+  }
+  copy_wait<0>();
+}
+
 // Query rows of one warpgroup to shared memory, transformed, a warp a row.
-ATTN_DEVICE void load_query(const AttentionParams& p, const Block& block, u32 queries,
-                            float* buffer, int warpgroup) {
+ATTN_DEVICE void load_query(const AttentionParams& p, const Tile& tile, u32 queries, float* buffer,
+                            int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
-  const u16* base = (const u16*)p.query.data + block.b * p.query.batch + block.h * p.query.head;
+  const u16* base = (const u16*)p.query.data + tile.b * p.query.batch + tile.h * p.query.head;
   if constexpr (kQueryTransform) {
     float* row = buffer + (warpgroup * 4 + warp) * kDp;
     for (int r = warpgroup * 64 + warp; r < warpgroup * 64 + 64; r += 4) {
       for (int c = lane; c < kDp; c += 32) {
-        row[c] = r < block.rows && c < kD
-                     ? load_element<kType>(base, (i64)(block.m0 + r) * p.query.row + c)
+        row[c] = r < tile.rows && c < kD
+                     ? load_element<kType>(base, (i64)(tile.m0 + r) * p.query.row + c)
                      : 0.f;
       }
       __syncwarp();
-      if (r < block.rows) {
-        transform_row<kType>(p.query_transform, row, kD, block.b, block.m0 + r,
-                             block.position0 + r);
+      if (r < tile.rows) {
+        transform_row<kType>(p.query_transform, row, kD, tile.b, tile.m0 + r, tile.position0 + r);
       }
       for (int c = lane; c < kDp / 8; c += 32) {
         const float* x = row + c * 8;
@@ -125,13 +189,9 @@ ATTN_DEVICE void load_query(const AttentionParams& p, const Block& block, u32 qu
       __syncwarp();
     }
   } else {
-    constexpr int pieces = kDp / 8;
-    for (int i = threadIdx.x & 127; i < 64 * pieces; i += 128) {
-      const int r = warpgroup * 64 + i / pieces, c = i % pieces;
-      const bool valid = r < block.rows && c * 8 < kD;
-      const u16* source = base + (valid ? (i64)(block.m0 + r) * p.query.row + c * 8 : 0);
-      copy_async_16(queries + swizzled(r, c, kM), source, valid);
-    }
+    const int first = tile.m0 + warpgroup * 64;
+    fetch_rows<64, kM, kD, kDp>(queries + warpgroup * 64 * 128, base, p.query.row, first,
+                                tile.m0 + tile.rows);
     copy_commit();
     copy_wait<0>();
   }
@@ -148,30 +208,33 @@ ATTN_DEVICE void multiply_keys(float (&s)[kN / 2], u32 queries, u32 keys) {
   }
 }
 
-ATTN_DEVICE void multiply_values(Rows& rows, const u32 (&weights)[kN / 16][4], u32 values) {
+// The first keys of a tile give the sums (`accumulate` 0), further ones add to them.
+ATTN_DEVICE void multiply_values(Rows& rows, const u32 (&weights)[kN / 16][4], u32 values,
+                                 int accumulate) {
 #pragma unroll
   for (int k = 0; k < kN / 16; k++) {
 #pragma unroll
     for (int slice = 0; slice < kSlices; slice++) {
       const u32 at = values + slice * (kSliceWidth / 64) * kN * 128 + k * 2048;
-      wgmma_registers<kType>(rows.o[slice], weights[k], descriptor_n_major(at, kN * 128));
+      wgmma_registers<kType>(rows.o[slice], weights[k], descriptor_n_major(at, kN * 128),
+                             k > 0 || accumulate);
     }
   }
 }
 
 // Scores of one tile to unnormalised weights; gives the factors for what was summed before.
-ATTN_DEVICE void softmax(const AttentionParams& p, const Block& block, float (&s)[kN / 2], int n,
+ATTN_DEVICE void softmax(const AttentionParams& p, const Tile& tile, float (&s)[kN / 2], int n,
                          int row0, Rows& rows, float (&rescale)[2]) {
   constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap && kPlainScale;
   const float to_log2 = plain ? p.scale * kLog2e : kLog2e;
   const int lane = threadIdx.x & 31, j0 = n * kN;
-  if (!(plain && j0 >= block.clean_low && j0 + kN <= block.clean_high)) {
+  if (!(plain && j0 >= tile.clean_low && j0 + kN <= tile.clean_high)) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int row = row0 + r * 8;
-      const Interval seen = visible_keys(block.view, block.position0 + row);
+      const Interval seen = visible_keys(tile.view, tile.position0 + row);
       const i64 base =
-          mask_row_offset(p, block.b, block.h, min_of((i64)block.m0 + row, p.query_rows - 1));
+          mask_row_offset(p, tile.b, tile.h, min_of((i64)tile.m0 + row, p.query_rows - 1));
 #pragma unroll
       for (int j = 0; j < kTilesN; j++) {
 #pragma unroll
@@ -240,11 +303,11 @@ ATTN_DEVICE void pin_output(Rows& rows) {
 
 // Normalises and writes the warp's 16 rows, through the place of the same rows in the query tile:
 // other warpgroups may still multiply theirs.
-ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows, int row0,
+ATTN_DEVICE void finish(const AttentionParams& p, const Tile& tile, Rows& rows, int row0,
                         u32 queries, int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
   const float sink = kSinkKind == kSinkPerHead
-                         ? load_element<kType>(p.sink, block.h * p.sink_stride) * kLog2e
+                         ? load_element<kType>(p.sink, tile.h * p.sink_stride) * kLog2e
                          : 0.f;
   const int first = warpgroup * 64 + warp * 16;
   constexpr bool staged = kDvp <= kDp;                      // the rows' place is large enough
@@ -256,9 +319,9 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows
     sum += __shfl_xor_sync(~0u, sum, 2);
     const int row = row0 + r * 8;
     const bool empty = rows.m[r] == -infinity() && sum == 0.f;
-    if (kHasLse && (lane & 3) == 0 && row < block.rows) {
-      ((float*)p.lse.data)[block.b * p.lse.batch + block.h * p.lse.head +
-                           (i64)(block.m0 + row) * p.lse.row] =
+    if (kHasLse && (lane & 3) == 0 && row < tile.rows) {
+      ((float*)p.lse
+           .data)[tile.b * p.lse.batch + tile.h * p.lse.head + (i64)(tile.m0 + row) * p.lse.row] =
           empty ? -infinity() : rows.m[r] * kLn2 + logf(sum);
     }
     float factor = 1.f;
@@ -268,8 +331,8 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows
       sum = sum * factor + exp2_fast(sink - top);
     }
     const float inverse = empty ? 0.f : factor / sum;
-    u16* out = (u16*)p.output.data + block.b * p.output.batch + block.h * p.output.head +
-               (i64)(block.m0 + row) * p.output.row;
+    u16* out = (u16*)p.output.data + tile.b * p.output.batch + tile.h * p.output.head +
+               (i64)(tile.m0 + row) * p.output.row;
 #pragma unroll
     for (int slice = 0; slice < kSlices; slice++) {
 #pragma unroll
@@ -280,7 +343,7 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows
         if constexpr (staged) {
           const u32 at = queries + swizzled(first + local, piece, kM) + (lane & 3) * 4;
           asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pack2<kType>(x, y)) : "memory");
-        } else if (row < block.rows && piece * 8 < kDv) {
+        } else if (row < tile.rows && piece * 8 < kDv) {
           *(u32*)(out + piece * 8 + (lane & 3) * 2) = pack2<kType>(x, y);
         }
       }
@@ -289,92 +352,127 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Block& block, Rows& rows
   if constexpr (staged) {
     __syncwarp();
     constexpr int pieces = kDv / 8;
-    u16* base = (u16*)p.output.data + block.b * p.output.batch + block.h * p.output.head;
+    u16* base = (u16*)p.output.data + tile.b * p.output.batch + tile.h * p.output.head;
     for (int i = lane; i < 16 * pieces; i += 32) {
       const int local = i / pieces, piece = i % pieces, row = first + local;
-      if (row < block.rows) {
+      if (row < tile.rows) {
         uint4 x;
         asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                      : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                      : "r"(queries + swizzled(row, piece, kM)));
-        *(uint4*)(base + (i64)(block.m0 + row) * p.output.row + piece * 8) = x;
+        *(uint4*)(base + (i64)(tile.m0 + row) * p.output.row + piece * 8) = x;
       }
     }
   }
 }
 
-ATTN_DEVICE void consume(const AttentionParams& p, const Block& block, Barriers* barriers,
+// Waits until copies have landed, and lets matrix instructions see them.
+ATTN_DEVICE void wait_for_copies(u64& barrier, u32 parity) {
+  barrier_wait(shared_address(&barrier), parity);
+  fence_async_proxy();
+}
+
+// One arrival a warp, after all of its lanes are done.
+ATTN_DEVICE void release(u64& barrier) {
+  __syncwarp();
+  if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barrier));
+}
+
+// The keys of a tile; `use` counts buffers over all tiles.
+ATTN_DEVICE void attend(const AttentionParams& p, const Tile& tile, Barriers* barriers, u32 own,
+                        u32 keys, u32 values, int row0, Rows& rows, u32& use) {
+  float s[kN / 2];
+  u32 weights[kN / 16][4];
+  float rescale[2];
+  int live = tile.live;
+  u32 stage = use % kStages;
+  wait_for_copies(barriers->key_full[stage], (use / kStages) & 1);
+  wgmma_fence();
+  multiply_keys(s, own, keys + stage * kKeyBytes);
+  wgmma_commit();
+  wgmma_wait<0>();
+  pin(s);
+  release(barriers->key_free[stage]);
+  softmax(p, tile, s, tile.n_last, row0, rows, rescale);
+  pack_weights(s, weights);
+  for (int n = tile.n_last - 1; n >= tile.n_first; n--, use++) {
+    const u32 next = (use + 1) % kStages;
+    stage = use % kStages;
+    wait_for_copies(barriers->key_full[next], ((use + 1) / kStages) & 1);
+    pin(s);
+    wgmma_fence();
+    multiply_keys(s, own, keys + next * kKeyBytes);
+    wgmma_commit();
+    rescale_output(rows, rescale);
+    wait_for_copies(barriers->value_full[stage], (use / kStages) & 1);
+    pin_output(rows);
+    wgmma_fence();
+    multiply_values(rows, weights, values + stage * kValueBytes, n < tile.n_last - 1);
+    wgmma_commit();
+    wgmma_wait<1>();
+    pin(s);
+    release(barriers->key_free[next]);
+    // Within one block of code the compiler would move the softmax behind the wait, and P V would
+    // have nothing beside it. `live` is always true, which it does not know.
+    asm volatile("" : "+r"(live));
+    if (live) {
+      softmax(p, tile, s, n, row0, rows, rescale);
+      pin(s);
+    }
+    wgmma_wait<0>();
+    pin_output(rows);
+    release(barriers->value_free[stage]);
+    pack_weights(s, weights);
+  }
+  stage = use % kStages;
+  rescale_output(rows, rescale);
+  wait_for_copies(barriers->value_full[stage], (use / kStages) & 1);
+  pin_output(rows);
+  wgmma_fence();
+  multiply_values(rows, weights, values + stage * kValueBytes, tile.n_first < tile.n_last);
+  wgmma_commit();
+  wgmma_wait<0>();
+  pin_output(rows);
+  release(barriers->value_free[stage]);
+  use++;
+}
+
+ATTN_DEVICE void consume(const AttentionParams& p, Barriers* barriers, const Tile* slots,
                          u32 queries, u32 keys, u32 values, float* buffer, int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
   const int row0 = warpgroup * 64 + warp * 16 + lane / 4;
-  Rows rows;
-#pragma unroll
-  for (int slice = 0; slice < kSlices; slice++) {
-#pragma unroll
-    for (int i = 0; i < kSliceWidth / 2; i++) rows.o[slice][i] = 0.f;
-  }
-  rows.m[0] = rows.m[1] = -infinity();
-  rows.l[0] = rows.l[1] = 0.f;
-  load_query(p, block, queries, buffer, warpgroup);
-  const u32 own = queries + warpgroup * 64 * 128;
-  auto release = [&](u64* barrier) {
-    if (lane == 0) barrier_arrive(shared_address(barrier));
-  };
 
-  if (block.n_first <= block.n_last) {
-    float s[kN / 2];
-    u32 weights[kN / 16][4];
-    float rescale[2];
-    barrier_wait(shared_address(&barriers->key_full[0]), 0);
-    wgmma_fence();
-    multiply_keys(s, own, keys);
-    wgmma_commit();
-    wgmma_wait<0>();
-    pin(s);
-    release(&barriers->key_free[0]);
-    softmax(p, block, s, block.n_last, row0, rows, rescale);
-    pack_weights(s, weights);
-    int use = 0;
-    for (int n = block.n_last - 1; n >= block.n_first; n--, use++) {
-      const int stage = use % kStages, next = (use + 1) % kStages;
-      barrier_wait(shared_address(&barriers->key_full[next]), ((use + 1) / kStages) & 1);
-      pin(s);
-      pin_output(rows);
-      wgmma_fence();
-      multiply_keys(s, own, keys + next * kKeyBytes);
-      wgmma_commit();
-      barrier_wait(shared_address(&barriers->value_full[stage]), (use / kStages) & 1);
-      multiply_values(rows, weights, values + stage * kValueBytes);
-      wgmma_commit();
-      wgmma_wait<1>();
-      pin(s);
-      release(&barriers->key_free[next]);
-      softmax(p, block, s, n, row0, rows, rescale);
-      wgmma_wait<0>();
-      pin_output(rows);
-      release(&barriers->value_free[stage]);
-      pack_weights(s, weights);
-      rescale_output(rows, rescale);
+  u32 use = 0;
+  for (u32 turn = 0;; turn++) {
+    const u32 slot = turn & 1, parity = (turn >> 1) & 1;
+    barrier_wait(shared_address(&barriers->tile_full[slot]), parity);
+    if (!slots[slot].live) return;
+    const Tile& tile = slots[slot];
+    const u32 own = queries + (kQueries == 2 ? slot * kQueryBytes : 0);
+    if constexpr (kQueries == 2) {
+      wait_for_copies(barriers->query_full[slot], parity);
+    } else {
+      load_query(p, tile, own, buffer, warpgroup);
     }
-    const int stage = use % kStages;
-    barrier_wait(shared_address(&barriers->value_full[stage]), (use / kStages) & 1);
-    pin_output(rows);
-    wgmma_fence();
-    multiply_values(rows, weights, values + stage * kValueBytes);
-    wgmma_commit();
-    wgmma_wait<0>();
-    pin_output(rows);
+    Rows rows;
+    rows.m[0] = rows.m[1] = -infinity();
+    rows.l[0] = rows.l[1] = 0.f;
+    if (tile.n_first <= tile.n_last) {
+      attend(p, tile, barriers, own + warpgroup * 64 * 128, keys, values, row0, rows, use);
+    }
+    finish(p, tile, rows, row0, own, warpgroup);
+    release(barriers->tile_free[slot]);
   }
-  finish(p, block, rows, row0, queries, warpgroup);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     attn_attention_wgmma(const __grid_constant__ AttentionParams p) {
   extern __shared__ __align__(1024) u8 shared[];
   __shared__ Barriers barriers;
+  __shared__ Tile slots[2];
   const int warpgroup = threadIdx.x >> 7;
   const u32 queries = (shared_address(shared) + 1023) & ~1023u;
-  const u32 keys = queries + kQueryBytes, values = keys + kStages * kKeyBytes;
+  const u32 keys = queries + kQueries * kQueryBytes, values = keys + kStages * kKeyBytes;
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; s++) {
       barrier_init(shared_address(&barriers.key_full[s]), 128);
@@ -382,39 +480,24 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       barrier_init(shared_address(&barriers.key_free[s]), 4 * kConsumers);
       barrier_init(shared_address(&barriers.value_free[s]), 4 * kConsumers);
     }
+    for (int s = 0; s < 2; s++) {
+      barrier_init(shared_address(&barriers.tile_full[s]), 1);
+      barrier_init(shared_address(&barriers.query_full[s]), 128);
+      barrier_init(shared_address(&barriers.tile_free[s]), 4 * (kConsumers + 1));
+    }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  const int tiles = (int)((p.query_rows + kM - 1) / kM);
-  const int tile = tiles - 1 - (int)(blockIdx.x % tiles);
-  const i64 bh = blockIdx.x / tiles;
-  Block block;
-  block.b = bh / p.q_heads;
-  block.h = bh % p.q_heads;
-  block.hk = block.h / (p.q_heads / p.kv_heads);
-  block.m0 = tile * kM;
   wait_for_previous();
-  const RowLengths lengths = p.rows[block.b];
-  const bool live = lengths.live && !p.faults->call_poisoned;
   if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
-  block.rows = (int)min_of((i64)kM, p.query_rows - block.m0);
-  block.position0 = lengths.query_start + block.m0;
-  block.view = visibility_of(p, live ? lengths.total : 0);
-  const Interval first = visible_keys(block.view, block.position0);
-  const Interval last = visible_keys(block.view, block.position0 + block.rows - 1);
-  block.clean_low = last.low;
-  block.clean_high = first.high;
-  block.n_first = first.low / kN;
-  block.n_last = (last.high + kN - 1) / kN - 1;
   __syncthreads();
   if (warpgroup == 0) {
     registers_down<PRODUCER_REGISTERS>();
-    produce(p, block, &barriers, keys, values);
+    produce(p, &barriers, slots, queries, keys, values);
   } else {
     registers_up<CONSUMER_REGISTERS>();
     // The transform's row buffers lie behind everything else.
-    float* buffer = (float*)(shared + (queries - shared_address(shared)) + kQueryBytes +
-                             kStages * (kKeyBytes + kValueBytes));
-    consume(p, block, &barriers, queries, keys, values, buffer, warpgroup - 1);
+    float* buffer = (float*)(shared + (values - shared_address(shared)) + kStages * kValueBytes);
+    consume(p, &barriers, slots, queries, keys, values, buffer, warpgroup - 1);
   }
 }
 

@@ -28,9 +28,11 @@ struct EarlyKeys {
     }
   }
 
+  __device__ __forceinline__ bool must_wait(int end) const { return waiting && end > safe; }
+
   // Before keys below `end` are fetched. All lanes of a warp call with the same `end`.
   __device__ __forceinline__ void before_keys(int end) {
-    if (waiting && end > safe) wait();
+    if (must_wait(end)) wait();
   }
 
   // Whether the row's results count. Every warp calls it before it ends.
