@@ -22,6 +22,7 @@ constexpr int kDp = (kD + 15) / 16 * 16, kDvp = (kDv + 15) / 16 * 16;
 constexpr int kLdQ = kDp + 4, kLdV = kDvp + 4;
 constexpr int kTilesN = kN / 8, kStepsD = kDp / 8, kTilesDv = kDvp / 8;
 constexpr int kTurn = kDp > 192 || kDvp > 192 ? 1 : 2;  // as registers allow
+constexpr int kUnroll = BLOCKS > 1 ? 1 : 2;             // as registers allow
 constexpr float kLog2e = 1.4426950408889634f;
 
 struct Pieces {
@@ -103,7 +104,7 @@ ATTN_DEVICE void fetch_rows(float* tile, const float* base, i64 stride, int firs
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
     attn_attention_float32(const __grid_constant__ AttentionParams p) {
   extern __shared__ __align__(128) float shared[];
   float* sq = shared;
@@ -179,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       a[2] = split_rounded(q_at[d * 8 + 4]);
       a[3] = split_rounded(q_at[8 * kLdQ + d * 8 + 4]);
     };
-#pragma unroll 2
+#pragma unroll kUnroll
     for (int d = 0; d < kStepsD; d += 2) {
       Pieces a[2][4];
       query_piece(d, a[0]);

@@ -12,6 +12,7 @@
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
+#include "common/padded_tile.h"
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "softmax/variant.h"
@@ -27,20 +28,6 @@ constexpr int kLdK = kDp + 8, kLdV = kDvp + 8, kLdQ = (kDp > kDvp ? kDp : kDvp) 
 // product with what the rounding left out.
 constexpr int kAveragingRows = 32;
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
-// Starts the copy of kN rows of K or V (rows at or beyond `total` become zeros).
-template <int d, int dp, int ld>
-ATTN_DEVICE void fetch_tile(u16* tile, const u16* base, i64 stride, int first, int total) {
-  constexpr int chunks = dp / 8;
-  const u32 target = shared_address(tile);
-#pragma unroll 1
-  for (int i = threadIdx.x; i < kN * chunks; i += kThreads) {
-    int row = i / chunks, c = i % chunks;
-    bool valid = first + row < total && c * 8 < d;
-    const u16* source = base + (valid ? (i64)(first + row) * stride + c * 8 : 0);
-    copy_async_16(target + (row * ld + c * 8) * 2, source, valid);
-  }
-}
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     attn_attention_mma(const __grid_constant__ AttentionParams p) {
@@ -104,14 +91,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   } else {
-    for (int i = threadIdx.x; i < kM * query_pieces; i += kThreads) {
-      int row = i / query_pieces, c = i % query_pieces;
-      bool valid = row < rows && c * 8 < kD;
-      const u16* source = qbase + (valid ? (i64)(m0 + row) * p.query.row + c * 8 : 0);
-      copy_async_16(shared_address(sq + row * kLdQ + c * 8), source, valid);
-    }
+    fetch_padded<kThreads, kM, kD, kDp, kLdQ>(sq, qbase, p.query.row, m0, m0 + rows);
   }
-  if (n_first <= n_last) fetch_tile<kD, kDp, kLdK>(sk, kbase, p.key.row, n_last * kN, total);
+  if (n_first <= n_last)
+    fetch_padded<kThreads, kN, kD, kDp, kLdK>(sk, kbase, p.key.row, n_last * kN, total);
   copy_commit();
 
   float o[kTilesM][kTilesDv][4] = {};
@@ -137,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const int j0 = n * kN;
     copy_wait<0>();
     __syncthreads();  // K(n) is there; everyone is done with V(n + 1)
-    fetch_tile<kDv, kDvp, kLdV>(sv, vbase, p.value.row, j0, total);
+    fetch_padded<kThreads, kN, kDv, kDvp, kLdV>(sv, vbase, p.value.row, j0, total);
     copy_commit();
 
     float s[kTilesM][kTilesN][4] = {};
@@ -159,7 +142,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
     copy_wait<0>();
     __syncthreads();  // V(n) is there; everyone is done with K(n)
-    if (n > n_first) fetch_tile<kD, kDp, kLdK>(sk, kbase, p.key.row, j0 - kN, total);
+    if (n > n_first)
+      fetch_padded<kThreads, kN, kD, kDp, kLdK>(sk, kbase, p.key.row, j0 - kN, total);
     copy_commit();
 
     const bool clean = plain && j0 >= clean_low && j0 + kN <= clean_high;

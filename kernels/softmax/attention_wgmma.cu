@@ -25,7 +25,7 @@
 // softmax of the next ones under that P V. P stays in registers.
 #include "common/device.h"
 #include "common/faults.h"
-#include "common/row_transform.h"
+#include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "common/wgmma.h"
 #include "softmax/variant.h"
@@ -161,37 +161,53 @@ ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slo
   copy_wait<0>();
 }
 
-// Query rows of one warpgroup to shared memory, transformed, a warp a row.
+ATTN_DEVICE void store_piece(u32 address, const uint4& x) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z),
+               "r"(x.w)
+               : "memory");
+}
+
+// Query rows of one warpgroup to shared memory, transformed.
 ATTN_DEVICE void load_query(const AttentionParams& p, const Tile& tile, u32 queries, float* buffer,
                             int warpgroup) {
-  const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
-  const u16* base = (const u16*)p.query.data + tile.b * p.query.batch + tile.h * p.query.head;
-  if constexpr (kQueryTransform) {
+  const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5, thread = threadIdx.x & 127;
+  const int first = warpgroup * 64, rows = min_of(64, tile.rows - first);
+  const u16* base = (const u16*)p.query.data + tile.b * p.query.batch + tile.h * p.query.head +
+                    (i64)(tile.m0 + first) * p.query.row;
+  if (kQueryTransform && p.query_transform.in_pieces) {
+    for (int i = thread; i < 64 * kDp / 8; i += 128) {
+      const int row = i / (kDp / 8), c = i % (kDp / 8);
+      if (row >= rows || c * 8 >= kD) {
+        store_piece(queries + swizzled(first + row, c, kM), uint4{0, 0, 0, 0});
+      }
+    }
+    rotate_rows<kType, 1>(p.query_transform, base, p.query.row, rows, kD, tile.b, tile.m0 + first,
+                          tile.position0 + first, thread, 128,
+                          [&](int row, int piece, const uint4& value) {
+                            store_piece(queries + swizzled(first + row, piece, kM), value);
+                          });
+  } else if constexpr (kQueryTransform) {
+    // A warp a row.
     float* row = buffer + (warpgroup * 4 + warp) * kDp;
-    for (int r = warpgroup * 64 + warp; r < warpgroup * 64 + 64; r += 4) {
+    for (int r = warp; r < 64; r += 4) {
       for (int c = lane; c < kDp; c += 32) {
-        row[c] = r < tile.rows && c < kD
-                     ? load_element<kType>(base, (i64)(tile.m0 + r) * p.query.row + c)
-                     : 0.f;
+        row[c] = r < rows && c < kD ? load_element<kType>(base, r * p.query.row + c) : 0.f;
       }
       __syncwarp();
-      if (r < tile.rows) {
-        transform_row<kType>(p.query_transform, row, kD, tile.b, tile.m0 + r, tile.position0 + r);
+      if (r < rows) {
+        transform_row<kType>(p.query_transform, row, kD, tile.b, tile.m0 + first + r,
+                             tile.position0 + first + r);
       }
       for (int c = lane; c < kDp / 8; c += 32) {
         const float* x = row + c * 8;
-        const u32 at = queries + swizzled(r, c, kM);
-        asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at),
-                     "r"(pack2<kType>(x[0], x[1])), "r"(pack2<kType>(x[2], x[3])),
-                     "r"(pack2<kType>(x[4], x[5])), "r"(pack2<kType>(x[6], x[7]))
-                     : "memory");
+        store_piece(queries + swizzled(first + r, c, kM),
+                    uint4{pack2<kType>(x[0], x[1]), pack2<kType>(x[2], x[3]),
+                          pack2<kType>(x[4], x[5]), pack2<kType>(x[6], x[7])});
       }
       __syncwarp();
     }
   } else {
-    const int first = tile.m0 + warpgroup * 64;
-    fetch_rows<64, kM, kD, kDp>(queries + warpgroup * 64 * 128, base, p.query.row, first,
-                                tile.m0 + tile.rows);
+    fetch_rows<64, kM, kD, kDp>(queries + first * 128, base, p.query.row, 0, rows);
     copy_commit();
     copy_wait<0>();
   }

@@ -132,6 +132,14 @@ Tile float32_tile(const AttentionSpec& spec, const DeviceTraits& device) {
                   : first_that_fits(kWideTiles, spec, device, float32_shared_bytes);
 }
 
+// Blocks that a multiprocessor is to hold at once, for which the compiler then limits registers; 0
+// leaves them to it. Two hide each other's waits, where that takes no spilled register.
+int float32_blocks(const AttentionSpec& spec, const Tile& t, const DeviceTraits& device) {
+  const int d = std::max(padded(spec.head_size), padded(spec.v_head_size));
+  const bool fits = 2 * (float32_shared_bytes(spec, t) + 1024) <= device.shared_bytes_per_block;
+  return (d == 112 || d == 128) && fits ? 2 : 0;
+}
+
 // What the decode engine takes: its rows fill few tiles.
 bool has_few_rows(const AttentionProblem& problem) {
   return problem.query_rows <= 8 && problem.query_rows * group_of(problem.spec) <= 64;
@@ -290,6 +298,7 @@ class Float32Prefill final : public PrefillEngine {
     define(out, "BLOCK_M", t.rows);
     define(out, "BLOCK_N", t.keys);
     define(out, "WARPS", t.warps);
+    define(out, "BLOCKS", float32_blocks(spec, t, device));
     out.threads = 32 * t.warps;
     out.shared_bytes = float32_shared_bytes(spec, t);
     return out;
