@@ -8,7 +8,7 @@
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
-#include "common/row_transform.h"
+#include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "softmax/early_keys.h"
 #include "softmax/split_merge.h"
@@ -89,16 +89,39 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     fetch(g, fetched);
   }
 
-  // Query rows, transformed, to shared memory; a warp's row buffer lies in the last ring stage,
-  // which is not filled yet.
-  {
+  // Query rows, transformed, to shared memory.
+  auto query_row = [&](const RowPlace& at) {
+    return (const u16*)p.query.data + b * p.query.batch + at.head * p.query.head +
+           at.index * p.query.row;
+  };
+  if (kQueryTransform && p.query_transform.in_pieces) {
+    constexpr int pieces = kD / 8, units = (pieces + 1) / 2, all_pieces = kDp / 8;
+    for (int i = threadIdx.x; i < kRows * all_pieces; i += kThreads) {
+      const int r = i / all_pieces, c = i % all_pieces;
+      if (r >= rows || c >= pieces) *(uint4*)(shared + r * kLdK + c * 8) = uint4{0, 0, 0, 0};
+    }
+    for (int i = threadIdx.x; i < rows * units; i += kThreads) {
+      const int r = i / units, u = i % units;
+      const RowPlace at = place_of(tile, r);
+      const PairPlace place = pair_place<kType>(p.query_transform, u);
+      const i64 position =
+          place.turns ? table_row(p.query_transform, b, at.index, lengths.query_start + at.index)
+                      : -1;
+      PiecePair<kType> pair;
+      pair.load(p.query_transform, (const uint4*)query_row(at), pieces, place, u, position);
+      uint4 out[2];
+      pair.finish(p.query_transform, position, out);
+      *(uint4*)(shared + r * kLdK + place.first * 8) = out[0];
+      if (place.second < pieces) *(uint4*)(shared + r * kLdK + place.second * 8) = out[1];
+    }
+  } else {
+    // A warp a row; its row buffer lies in the last ring stage, which is not filled yet.
     float* buffer = (float*)(ring + (kStages - 1) * kStageElements);
     for (int r = warp; r < kRows; r += kWarps) {
       u16* target = shared + r * kLdK;
       if (r < rows) {
         const RowPlace at = place_of(tile, r);
-        const u16* q = (const u16*)p.query.data + b * p.query.batch + at.head * p.query.head +
-                       at.index * p.query.row;
+        const u16* q = query_row(at);
         if constexpr (kQueryTransform) {
           for (int c = lane; c < kDp; c += 32) buffer[c] = c < kD ? load_element<kType>(q, c) : 0.f;
           __syncwarp();

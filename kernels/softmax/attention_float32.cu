@@ -11,6 +11,7 @@
 #include "common/device.h"
 #include "common/faults.h"
 #include "common/mma.h"
+#include "common/padded_tile.h"
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "softmax/variant.h"
@@ -91,19 +92,6 @@ ATTN_DEVICE void add_products(float (&c)[n][4], int first, const Pieces (&a)[2][
   }
 }
 
-template <int rows_in_tile, int d, int dp, int ld>
-ATTN_DEVICE void fetch_rows(float* tile, const float* base, i64 stride, int first, int total) {
-  constexpr int chunks = dp / 4;
-  const u32 target = shared_address(tile);
-#pragma unroll 1
-  for (int i = threadIdx.x; i < rows_in_tile * chunks; i += kThreads) {
-    const int row = i / chunks, c = i % chunks;
-    const bool valid = first + row < total && c * 4 < d;
-    const float* source = base + (valid ? (i64)(first + row) * stride + c * 4 : 0);
-    copy_async_16(target + (row * ld + c * 4) * 4, source, valid);
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
     attn_attention_float32(const __grid_constant__ AttentionParams p) {
   extern __shared__ __align__(128) float shared[];
@@ -131,13 +119,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
   const int clean_low = visible_keys(view, position0 + rows - 1).low;
   const int clean_high = visible_keys(view, position0).high;
   const int n_first = low / kN, n_last = (high + kN - 1) / kN - 1;
+  // Of the warp's own rows: keys that none of them sees are not multiplied.
+  const int warp_low = visible_keys(view, position0 + warp * 16).low;
+  const int warp_high = visible_keys(view, position0 + warp * 16 + 15).high;
 
   const float* kbase = (const float*)p.key.data + b * p.key.batch + hk * p.key.head;
   const float* vbase = (const float*)p.value.data + b * p.value.batch + hk * p.value.head;
   const float* qbase = (const float*)p.query.data + b * p.query.batch + h * p.query.head;
   const bool rotates = kQueryTransform && p.query_transform.in_pieces;
-  if (!rotates) fetch_rows<kM, kD, kDp, kLdQ>(sq, qbase + m0 * p.query.row, p.query.row, 0, rows);
-  if (n_first <= n_last) fetch_rows<kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, n_last * kN, total);
+  if (!rotates)
+    fetch_padded<kThreads, kM, kD, kDp, kLdQ>(sq, qbase + m0 * p.query.row, p.query.row, 0, rows);
+  if (n_first <= n_last)
+    fetch_padded<kThreads, kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, n_last * kN, total);
   copy_commit();
   if (rotates) {
     constexpr int pieces = kDp / 4;
@@ -171,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
     const int j0 = n * kN;
     copy_wait<0>();
     __syncthreads();
-    fetch_rows<kN, kDv, kDvp, kLdV>(sv, vbase, p.value.row, j0, total);
+    fetch_padded<kThreads, kN, kDv, kDvp, kLdV>(sv, vbase, p.value.row, j0, total);
     copy_commit();
     float s[kTilesN][4] = {};
     auto query_piece = [&](int d, Pieces(&a)[4]) {
@@ -180,24 +173,29 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
       a[2] = split_rounded(q_at[d * 8 + 4]);
       a[3] = split_rounded(q_at[8 * kLdQ + d * 8 + 4]);
     };
+    const bool sees = j0 < warp_high && j0 + kN > warp_low;
+    if (sees) {
 #pragma unroll kUnroll
-    for (int d = 0; d < kStepsD; d += 2) {
-      Pieces a[2][4];
-      query_piece(d, a[0]);
-      query_piece(d + 1, a[1]);
+      for (int d = 0; d < kStepsD; d += 2) {
+        Pieces a[2][4];
+        query_piece(d, a[0]);
+        query_piece(d + 1, a[1]);
 #pragma unroll
-      for (int j = 0; j < kTilesN; j += kTurn) {
-        add_products(s, j, a, [&](int i, int t) {
-          const float* k = k_at + (j + t) * 8 * kLdQ + (d + i) * 8;
-          return float2{k[0], k[4]};
-        });
+        for (int j = 0; j < kTilesN; j += kTurn) {
+          add_products(s, j, a, [&](int i, int t) {
+            const float* k = k_at + (j + t) * 8 * kLdQ + (d + i) * 8;
+            return float2{k[0], k[4]};
+          });
+        }
       }
     }
     copy_wait<0>();
     __syncthreads();
-    if (n > n_first) fetch_rows<kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, j0 - kN, total);
+    if (n > n_first)
+      fetch_padded<kThreads, kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, j0 - kN, total);
     copy_commit();
 
+    if (!sees) continue;
     const bool clean = plain && j0 >= clean_low && j0 + kN <= clean_high;
 #pragma unroll
     for (int r = 0; r < 2; r++) {

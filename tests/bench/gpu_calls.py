@@ -11,16 +11,16 @@ MATH_LIMIT_BYTES = 32 << 30
 class Ours:
     """A case bound to this library: one function a turn.
 
-    append: prefill gives present_key and present_value as well. rotary: decode rotates the query
-    and the new key. Decode always appends to its cache, in place.
+    append: prefill gives present_key and present_value as well. rotary: the query and the new key
+    are rotated. Decode always appends to its cache, in place.
     """
 
-    def __init__(self, torch, context, case, memory, append=False, rotary=True):
+    def __init__(self, torch, context, case, memory, append=False, rotary=False):
         decode = case.phase == "decode"
         attributes = {"num_heads": case.num_heads, "kv_num_heads": case.kv_num_heads}
         if case.mask == "none":
             attributes["causal"] = 0
-        if decode and rotary:
+        if rotary:
             attributes["do_rotary"] = 1
         op = context.op("com.microsoft", "GroupQueryAttention", **attributes)
         session = context.session()
@@ -33,7 +33,7 @@ class Ours:
             if decode:
                 inputs.update(past_key=turn.key_cache, past_value=turn.value_cache)
                 outputs.update(present_key=turn.key_cache, present_value=turn.value_cache)
-            if decode and rotary:
+            if rotary:
                 inputs.update(cos_cache=memory.cos, sin_cache=memory.sin)
             if append:
                 shape = (case.batch, case.kv_num_heads, case.tokens, case.head_size)

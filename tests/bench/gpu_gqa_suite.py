@@ -110,9 +110,10 @@ def _check(torch, case, memory, ours, graph, rotary):
     if case.phase == "decode":
         error = gpu_reference.decode_error(torch, case, memory, turn, rotary)
     else:
-        error = gpu_reference.prefill_error(torch, case, turn)
+        tables = (memory.cos, memory.sin) if rotary else None
+        error = gpu_reference.prefill_error(torch, case, turn, tables)
         if ours.presents:
-            error = max(error, gpu_reference.append_error(case, turn, ours.presents))
+            error = max(error, gpu_reference.append_error(torch, case, turn, ours.presents, tables))
     if not error <= gpu_reference.LIMITS[case.type]:
         raise RuntimeError(f"wrong results: relative error {error:.1e}, allowed "
                            f"{gpu_reference.LIMITS[case.type]:.0e}")
@@ -140,7 +141,7 @@ class _Case:
         self._kept.append(calls)
         graph = gpu_measure.Graph(self._torch, calls.functions())
         error = _check(self._torch, self.case, self._memory, calls, graph,
-                       options.get("rotary", True))
+                       options.get("rotary", False))
         self.facts.setdefault("engine", calls.engine)
         self.facts.setdefault("kernel_from", calls.kernel_origin)
         self.facts.setdefault("workspace_bytes", calls.workspace_bytes)
@@ -155,12 +156,13 @@ class _Case:
 def _measure(torch, context, case, options):
     """(row, workspace bytes or None)"""
     one = _Case(torch, context, case, gpu_memory.make(torch, case, options.device))
-    more = {"with append": "ours, append"} if case.phase == "prefill" else \
-        {"without rotary": "ours, plain"}
-    one.attempt(_OURS, one.ours)
-    for what, name in more.items():
-        one.attempt(name, lambda: one.ours(append=True) if what == "with append" else
-                    one.ours(rotary=False))
+    prefill = case.phase == "prefill"
+    one.attempt(_OURS, lambda: one.ours(rotary=not prefill))
+    more = {"with append": {"append": True}, "rotated": {"append": True, "rotary": True}} \
+        if prefill else {"without rotary": {}}
+    for what, form in more.items():
+        one.attempt(f"ours, {what}", lambda form=form: one.ours(**form))
+    more = {what: f"ours, {what}" for what in more}
     for name in gpu_calls.peer_names(case):
         one.attempt(name, lambda name=name: one.peer(name))
     times = gpu_measure.interleaved(one.graphs, options.rounds, options.seconds)

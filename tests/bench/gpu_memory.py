@@ -56,13 +56,13 @@ def make(torch, case, device, seed=1):
     memory = Memory(
         [], torch.full((batch,), case.tokens - 1, dtype=torch.int32, device=device),
         torch.full((1,), case.tokens, dtype=torch.int32, device=device))
-    if case.phase == "prefill":
-        memory.turns.append(Turn(query, key, value, torch.empty_like(query)))
-        return memory
     places = torch.arange(case.tokens, device=device, dtype=torch.float64)
     rates = 1e4 ** (-torch.arange(size // 2, device=device, dtype=torch.float64) / (size / 2))
     angle = torch.outer(places, rates)
     memory.cos, memory.sin = angle.cos().to(dtype), angle.sin().to(dtype)
+    if case.phase == "prefill":
+        memory.turns.append(Turn(query, key, value, torch.empty_like(query)))
+        return memory
     for _ in range(turn_count(case, l2_bytes(torch) if device != "cpu" else 1 << 20)):
         memory.turns.append(Turn(query, key, value, torch.empty_like(query),
                                  *(normal(batch, kv_heads, case.tokens, size) for _ in range(2))))

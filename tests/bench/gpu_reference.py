@@ -34,8 +34,9 @@ def _pairs(generator, batch, heads):
     return sorted(picked)
 
 
-def prefill_error(torch, case, turn, seed=1):
-    """Rows of some sequences and heads, the first and the last among them."""
+def prefill_error(torch, case, turn, tables=None, seed=1):
+    """Rows of some sequences and heads, the first and the last among them. tables: cos and sin,
+    where query and key are rotated."""
     generator = random.Random(seed)
     size, group = case.head_size, case.num_heads // case.kv_num_heads
     worst = 0.0
@@ -47,20 +48,28 @@ def prefill_error(torch, case, turn, seed=1):
         visible = None
         if case.mask == "causal":
             visible = torch.arange(case.tokens, device=rows.device)[None, :] <= rows[:, None]
-        reference = attend(torch, turn.query[batch, rows, mine], turn.key[batch, :, theirs],
-                           turn.value[batch, :, theirs], visible)
+        query, key = turn.query[batch, rows, mine], turn.key[batch, :, theirs]
+        if tables:
+            cos, sin = (table.double() for table in tables)
+            query, key = rotate(torch, query, cos[rows], sin[rows]), rotate(torch, key, cos, sin)
+        reference = attend(torch, query, key, turn.value[batch, :, theirs], visible)
         worst = max(worst, row_error(turn.output[batch, rows, mine], reference))
     return worst
 
 
-def append_error(case, turn, presents):
-    """Whether the presents hold the new rows, bit by bit: 0 or infinite."""
+def append_error(torch, case, turn, presents, tables=None):
+    """Whether the presents hold the new rows, bit by bit: 0 or infinite. Of rotated keys, the error
+    of the first sequence's."""
+    worst = 0.0
     for new, present in zip((turn.key, turn.value), presents):
         batch, rows, _ = new.shape
         wanted = new.view(batch, rows, case.kv_num_heads, case.head_size).transpose(1, 2)
-        if not (present == wanted).all().item():
+        if tables and new is turn.key:
+            cos, sin = (table.double() for table in tables)
+            worst = row_error(present[0], rotate(torch, wanted[0], cos, sin))
+        elif not (present == wanted).all().item():
             return float("inf")
-    return 0.0
+    return worst
 
 
 def decode_error(torch, case, memory, turn, rotary, seed=1):

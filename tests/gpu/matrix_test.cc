@@ -22,7 +22,7 @@ using matrix::GqaCase;
 using matrix::GqaOutline;
 
 constexpr int64_t kLeastProblems = 1000;  // that each engine must have accepted
-constexpr uint64_t kMostSeeds = 9000;
+constexpr uint64_t kMostSeeds = 11000;
 constexpr int kMostFailures = 5;
 
 struct EngineCount {

@@ -189,7 +189,8 @@ class Checker {
         good = std::fabs(got - want) <= bound * std::max({1.0, std::fabs(want), size});
       }
       if (!good) {
-        report("log-sum-exp[", b, ",", head, ",", i, "] is ", got, ", expected ", want);
+        report("log-sum-exp[", b, ",", head, ",", i, "] is ", got, ", expected ", want, ", off by ",
+               std::fabs(got - want), " at a size of ", e_.weighing_size[row_number(b, head, i)]);
       }
     });
   }
