@@ -45,6 +45,7 @@ struct GqaCase final : Case {
   // Batch rows x key heads whose other values may be NaN too, since V holds a NaN that some row
   // sees: the contract fixes only the channel.
   std::vector<bool> loose;
+  double log_sum_exp_room = 1;  // times the usual bound (docs/numerics.md)
 
   OperatorName name() const override { return {"com.microsoft", "GroupQueryAttention", 1}; }
   uint64_t seed() const override { return outline.seed; }

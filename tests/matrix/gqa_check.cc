@@ -173,7 +173,7 @@ class Checker {
     // 16 bits either way, which moves scores by a unit of the type.
     const double bound = o_.norm && o_.type != Type::kFloat32
                              ? test::kRowFactor * test::error_bar(o_.type)
-                             : test::error_bar(Type::kFloat32);
+                             : c_.log_sum_exp_room * test::error_bar(Type::kFloat32);
     for_each_row([&](int64_t b, int64_t head, int64_t i) {
       const double got = view.at({b, head, i});
       const double want = e_.log_sum_exp[row_number(b, head, i)];
