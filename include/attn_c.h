@@ -457,6 +457,9 @@ typedef struct attn_plan_info {
 
 #define ATTN_EXECUTE_PREPARE 1u          /* binding: prepare when no plan fits, outside capture */
 #define ATTN_EXECUTE_BAKE_HOST_VALUES 2u /* capture may fix lengths that lie in host memory */
+/* CUDA: the caller knows that `stream` is not being captured and that the context's CUDA context is
+ * current in this thread. The driver is asked neither; it gets the launches and no other call. */
+#define ATTN_EXECUTE_EAGER 4u
 
 /* How to run. Workspace must hold until the execution has ended on its stream. */
 typedef struct attn_execute_desc {

@@ -173,7 +173,8 @@ attn_status attn_binding_execute(attn_binding* binding, const attn_execute_desc*
                                  attn_error* error) {
   return with_binding(binding, error, [&](attn_binding& self) {
     const attn_execute_desc options = attn::api::execute_options(
-        *self.op->context, desc, ATTN_EXECUTE_PREPARE | ATTN_EXECUTE_BAKE_HOST_VALUES);
+        *self.op->context, desc,
+        ATTN_EXECUTE_PREPARE | ATTN_EXECUTE_BAKE_HOST_VALUES | ATTN_EXECUTE_EAGER);
     const BusyGuard busy(self.session->busy, "session", self.session->label);
     self.execute(options);
   });

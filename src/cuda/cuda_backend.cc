@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "core/error.h"
 #include "core/lengths.h"
@@ -172,8 +173,12 @@ class Cuda final : public CudaBackend {
     if (call.batch == 0) return;
     const Driver& driver = context_.driver;
     const auto stream = static_cast<CUstream>(request.stream);
-    ContextScope scope(context_);
-    const Capture capture = capture_of(driver, stream);
+    std::optional<ContextScope> scope;
+    Capture capture;
+    if ((request.flags & ATTN_EXECUTE_EAGER) == 0) {
+      scope.emplace(context_);
+      capture = capture_of(driver, stream);
+    }
     check_lengths(context_, plan, call.lengths, request, capture.active);
     const CUdeviceptr scratch = workspace(plan, session, request, capture.active);
 

@@ -79,7 +79,17 @@ TEST_F(CudaContexts, TheGivenOneIsOnAnotherDevice) {
       << outcome.message;
 }
 
-TEST_F(CudaContexts, ExecuteMakesNoCallButLaunchesInTheCallersContext) {
+TEST_F(CudaContexts, ExecuteMakesNoCallButLaunchesOfWhatIsKnownToBeEager) {
+  const CurrentContext current(0);
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  ASSERT_TRUE(step.execute(ATTN_EXECUTE_EAGER).ok());
+  driver().forget_calls();
+  ASSERT_TRUE(step.execute(ATTN_EXECUTE_EAGER).ok());
+  EXPECT_EQ(calls(), (Calls{"cuLaunchKernelEx", "cuLaunchKernelEx"}));
+}
+
+TEST_F(CudaContexts, ExecuteAsksForTheContextAndTheCaptureAlone) {
   const CurrentContext current(0);
   Step step(CudaOptions{});
   ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;

@@ -200,9 +200,10 @@ Step::~Step() {
   if (context_) attn_host_stream_release(context_.get(), stream_, nullptr);
 }
 
-Outcome Step::execute() {
+Outcome Step::execute(uint32_t flags) {
   attn_execute_desc desc = ATTN_EXECUTE_DESC_INIT;
   desc.stream = stream_;
+  desc.flags = flags;
   return outcome_of([&](attn_error* error) {
     return attn_plan_execute(plan_.get(), session_.get(), inputs_.data(), inputs_.size(),
                              outputs_.data(), outputs_.size(), &desc, error);

@@ -57,7 +57,7 @@ class Step {
   Step& operator=(const Step&) = delete;
 
   Outcome outcome;
-  Outcome execute();
+  Outcome execute(uint32_t flags = 0);
   // Captures an execute, launches the graph and releases it; the first failure.
   Outcome capture();
   Outcome clear();
