@@ -63,8 +63,10 @@ void run_call(const attn_op& op, const PlanEntry& entry, const Lowering& lowerin
     launch.workspace = session.allocator_scratch(needed);
     launch.workspace_bytes = launch.workspace != nullptr ? needed : 0;
   }
-  // Without batch rows there is nothing to run, whatever the layout that the plan expects.
-  if (lowering.batch != 0) {
+  // Without batch rows there is nothing to run, whatever the layout that the plan expects. Tokens
+  // that no sequence holds have results all the same.
+  const bool packed = lowering.attention.has_value() && lowering.attention->spec.packed;
+  if (lowering.batch != 0 || packed) {
     context.backend->execute(entry.plan(), lowering, *session.backend, launch);
   }
   context.stats.executions.fetch_add(1, std::memory_order_relaxed);

@@ -266,6 +266,14 @@ bool PlanKey::operator==(const PlanKey& other) const {
 }
 
 ShapeRange range_of(const Lowering& call) {
+  ShapeRange range = natural_range_of(call);
+  if (call.attention.has_value() && call.attention->spec.packed) {
+    range.query_rows = range.total = 0;
+  }
+  return range;
+}
+
+ShapeRange natural_range_of(const Lowering& call) {
   ShapeRange range;
   range.batch = call.batch;
   range.query_rows = call.lengths.query_rows;

@@ -28,8 +28,11 @@ struct PlanKey {
   bool operator==(const PlanKey& other) const;
 };
 
-// The sizes of a call: what a plan must at least serve.
+// The sizes of a call: what a plan must at least serve. Of packed sequences it is their number
+// alone, since a plan may be made for sequences that are shorter than all tokens.
 ShapeRange range_of(const Lowering& call);
+// The sizes that a plan serves where no others are named.
+ShapeRange natural_range_of(const Lowering& call);
 
 // Whether `inner` lies within `outer`.
 bool covers(const ShapeRange& outer, const ShapeRange& inner);

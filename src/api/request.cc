@@ -20,11 +20,11 @@ bool any_unknown(const Arguments& arguments) {
 }
 
 // The bound of one size: what is named, or what the call has.
-int64_t bound_of(const char* field, int64_t named, int64_t called) {
+int64_t bound_of(const char* field, int64_t named, int64_t called, int64_t natural) {
   if (named != 0 && named < called) {
     fail_argument(field, " is ", named, ", but the tensors have ", called);
   }
-  const int64_t bound = named != 0 ? named : called;
+  const int64_t bound = named != 0 ? named : natural;
   if (bound > kMaxExtent) {
     fail_unsupported(field, " of ", bound, " is more than the ", kMaxExtent,
                      " that a plan can serve");
@@ -34,10 +34,12 @@ int64_t bound_of(const char* field, int64_t named, int64_t called) {
 
 ShapeRange bounds_of(const Lowering& call, const ShapeRange& named) {
   const ShapeRange called = range_of(call);
+  const ShapeRange natural = natural_range_of(call);
   ShapeRange range;
-  range.batch = bound_of("max_batch", named.batch, called.batch);
-  range.query_rows = bound_of("max_query_length", named.query_rows, called.query_rows);
-  range.total = bound_of("max_total_length", named.total, called.total);
+  range.batch = bound_of("max_batch", named.batch, called.batch, natural.batch);
+  range.query_rows =
+      bound_of("max_query_length", named.query_rows, called.query_rows, natural.query_rows);
+  range.total = bound_of("max_total_length", named.total, called.total, natural.total);
   return range;
 }
 
@@ -137,7 +139,7 @@ std::shared_ptr<const PlanEntry> find_or_make_growing_plan(attn_context& context
                                                            const std::string& title,
                                                            const Lowering& call,
                                                            const PlanChoice& choice) {
-  const ShapeRange called = range_of(call);
+  const ShapeRange called = natural_range_of(call);
   const ShapeRange needed = {std::max(called.batch, choice.range.batch),
                              std::max(called.query_rows, choice.range.query_rows),
                              std::max(called.total, choice.range.total)};

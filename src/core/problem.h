@@ -21,7 +21,7 @@ namespace attn {
 // ---- lengths ------------------------------------------------------------------------------------
 
 enum class LengthRule : uint8_t {
-  // Every batch row: past = uniform_past, total = uniform_past + new_rows, queries from the past on.
+  // Every batch row: past = uniform_past, total = uniform_past + new_rows, queries behind the past.
   kUniform,
   kGroupQuery,  // int32 values[b] = total_b - 1 and one int32 bound (behaviour of seqlens_k)
   kValid,       // int64 valid[b] = total_b, past 0, queries end at the total

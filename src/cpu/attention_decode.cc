@@ -19,10 +19,6 @@ DecodeGeometry geometry_of(const AttentionSpec& spec, int64_t query_rows) {
   DecodeGeometry geo;
   geo.rows = static_cast<int>(
       std::min<int64_t>(query_rows * (spec.q_heads / spec.kv_heads), kMaxDecodeRows));
-  // More than four rows walk over a block more than once: it should stay in the first-level cache.
-  geo.block = kDecodeBlock;
-  const int64_t row_bytes = std::max(spec.head_size, spec.v_head_size) * size_of(spec.type);
-  while (geo.rows > 4 && geo.block > 16 && geo.block * row_bytes > kBlockBytes) geo.block /= 2;
   geo.depth = static_cast<int>(round_up(spec.head_size, kPadding));
   geo.v_channels = static_cast<int>(round_up(spec.v_head_size, kPadding));
   return geo;
@@ -132,6 +128,14 @@ DecodeSums take_sums(const DecodeGeometry& geo, ScratchCursor& cursor) {
 }
 
 }  // namespace
+
+// More than four rows walk over a block more than once: it should stay in the first-level cache.
+int decode_block(const AttentionSpec& spec, int rows) {
+  int block = kDecodeBlock;
+  const int64_t row_bytes = std::max(spec.head_size, spec.v_head_size) * size_of(spec.type);
+  while (rows > 4 && block > 16 && block * row_bytes > kBlockBytes) block /= 2;
+  return block;
+}
 
 size_t lay_out(const DecodeGeometry& geo, std::byte* base, DecodeScratch* scratch) {
   ScratchCursor cursor(base);

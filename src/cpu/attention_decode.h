@@ -47,10 +47,12 @@ inline SpanCut cut_spans(const KeyRange& seen) {
 // Sizes of one run, or bounds of them.
 struct DecodeGeometry {
   int rows = 0;        // query rows of an item
-  int block = 0;       // keys of a softmax step, a divisor of kDecodeBlock
   int depth = 0;       // head_size, padded
   int v_channels = 0;  // v_head_size, padded
 };
+
+// Keys of a softmax step of an item with so many rows: a divisor of kDecodeBlock.
+int decode_block(const AttentionSpec& spec, int rows);
 
 // Softmax sums of an item's rows over some keys.
 struct DecodeSums {

@@ -36,6 +36,7 @@ class DecodeItem {
     kv_head_ = item % spec_.kv_heads;
     lengths_ = job_.rows[static_cast<size_t>(batch_)];
     rows_ = static_cast<int>(std::min<int64_t>(geo_.rows, query_rows_of(p_, lengths_) * group_));
+    block_ = decode_block(spec_, rows_);
     KeyRange seen;
     for (int r = 0; r < rows_; ++r) {
       s_.ranges[r] = lengths_.live ? visible_keys(p_, lengths_, place(r).query) : KeyRange{};
@@ -73,8 +74,8 @@ class DecodeItem {
     clear(sums);
     const int64_t begin = cut_.begin + span * cut_.span;
     const int64_t end = std::min(begin + cut_.span, cut_.end);
-    for (int64_t at = begin; at < end; at += geo_.block) {
-      const KeyRange block{std::max(at, seen_.begin), std::min(at + geo_.block, end)};
+    for (int64_t at = begin; at < end; at += block_) {
+      const KeyRange block{std::max(at, seen_.begin), std::min(at + block_, end)};
       if (!block.empty()) run_block(block, sums);
     }
   }
@@ -148,14 +149,14 @@ class DecodeItem {
       sums.max[r] = state.max;
       sums.sum[r] = state.sum;
     }
-    const int64_t next = std::min(block.end + geo_.block, seen_.end);
+    const int64_t next = std::min(block.end + block_, seen_.end);
     for (int r = 0; r < rows_; r += 4) {
       add_rows(r, value, n, sums, KeyRange{block.end, r == 0 ? next : block.end});
     }
   }
 
-  // Whether some row sees a key of the block as far as the mask goes; `masked`: the rows whose scores
-  // it changes.
+  // Whether some row sees a key of the block as far as the mask goes; `masked`: the rows whose
+  // scores it changes.
   bool see_masks(const KeyRange& block, bool* masked) const {
     bool shows = false;
     int64_t last_offset = 0;
@@ -219,7 +220,7 @@ class DecodeItem {
     const int channels = spec_.v_head_size;
     const int64_t key_bytes = spec_.head_size * static_cast<int64_t>(sizeof(Raw));
     const auto fetch = [&](int done) {
-      const int64_t upto = std::min(next.end, next.begin + ceil_div(geo_.block * done, channels));
+      const int64_t upto = std::min(next.end, next.begin + ceil_div(block_ * done, channels));
       for (; fetched_ < upto; ++fetched_) fetch_row(keys_.row(fetched_), key_bytes);
     };
     fetched_ = next.begin;
@@ -251,6 +252,7 @@ class DecodeItem {
   int64_t fetched_ = 0;  // keys below are on their way
   float shrink_ = 1.0f;  // of the weights of the values
   int rows_ = 0;         // query rows of the item, at most geo_.rows
+  int block_ = 0;        // keys of a softmax step
   int64_t item_ = -1, batch_ = 0, kv_head_ = 0, group_ = 1;
 };
 

@@ -40,8 +40,8 @@ struct PrefillGeometry {
   int64_t row_stride = 0;    // floats of one row before it is packed
 };
 
-// Some rows of an item, as many as the level takes at once, and the columns of the current key block
-// that they see.
+// Some rows of an item, as many as the level takes at once, and the columns of the current key
+// block that they see.
 struct PrefillTile {
   int rows = 0;
   int first = 0;         // a multiple of the panel

@@ -11,6 +11,7 @@
 #include "cpu/cpu_plan.h"
 #include "cpu/engine.h"
 #include "cpu/executor.h"
+#include "cpu/packed_rows.h"
 
 namespace attn::cpu {
 namespace {
@@ -114,6 +115,19 @@ class Cpu final : public CpuBackend {
   void execute(const BackendPlan& plan, const Lowering& call, BackendSession& session,
                const Launch& launch) override {
     const auto& cpu_plan = static_cast<const CpuPlan&>(plan);
+    if (!is_packed(call)) return run(cpu_plan, call, session, launch);
+    Lowering bounded = call;
+    bound_packed(cpu_plan.range(), bounded.lengths, *bounded.attention);
+    run(cpu_plan, bounded, session, launch);
+  }
+
+ private:
+  static bool is_packed(const Lowering& call) {
+    return call.attention.has_value() && call.attention->spec.packed;
+  }
+
+  void run(const CpuPlan& cpu_plan, const Lowering& call, BackendSession& session,
+           const Launch& launch) {
     const AttentionEngine* attention = choose_attention(cpu_plan, call);
     std::byte* scratch = choose_workspace(cpu_plan, static_cast<CpuSession&>(session), launch);
     const std::span<RowLengths> rows(reinterpret_cast<RowLengths*>(scratch),
@@ -122,6 +136,7 @@ class Cpu final : public CpuBackend {
     if (call.rotary.has_value()) check_positions(*call.rotary);
     if (call.scatter.has_value()) check_write_indices(*call.scatter);
     // Nothing below fails.
+    if (is_packed(call)) clear_loose_rows(*call.attention, rows);
     if (call.batch == 0) return;
     const FloatEnvironment environment;
     const size_t lengths_bytes = rows_bytes(call.batch);
@@ -143,7 +158,6 @@ class Cpu final : public CpuBackend {
     }
   }
 
- private:
   PlanContext context_;
   const std::unique_ptr<Executor> executor_;
   CpuStats* const stats_;

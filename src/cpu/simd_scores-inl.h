@@ -84,8 +84,8 @@ HWY_INLINE void hide_outside(float* s, int n, int from, int to) {
   }
 }
 
-// Cap, mask (where `masked`) and hiding of one row's scores: s[0, n) are the keys from `first` on. n
-// is a multiple of kLanes; s is aligned, and what the row may not see becomes kHidden.
+// Cap, mask (where `masked`) and hiding of one row's scores: s[0, n) are the keys from `first` on.
+// n is a multiple of kLanes; s is aligned, and what the row may not see becomes kHidden.
 HWY_INLINE void prepare_scores(const AttentionProblem& p, bool masked, int64_t batch,
                                const RowPlace& at, const KeyRange& seen, int64_t first, float* s,
                                int n) {

@@ -1,20 +1,25 @@
 // The operators that the library knows.
 #include "core/error.h"
+#include "ops/attention.h"
 #include "ops/group_query_attention.h"
 #include "ops/linear_attention.h"
 #include "ops/operator.h"
 #include "ops/rotary_embedding.h"
 #include "ops/tensor_scatter.h"
+#include "ops/varlen_attention.h"
 
 namespace attn {
 namespace {
 
 constexpr OperatorDefinition kDefinitions[] = {
+    {&kAttentionSchema, &create_attention},
     {&kGroupQueryAttentionSchema, &create_group_query_attention},
     {&kLinearAttentionSchema, &create_linear_attention},
     {&kStandardLinearAttentionSchema, &create_standard_linear_attention},
     {&kRotaryEmbeddingSchema, &create_rotary_embedding},
     {&kTensorScatterSchema, &create_tensor_scatter},
+    {&kVarlenAttentionSchema, &create_varlen_attention},
+    {&kPackedVarlenAttentionSchema, &create_packed_varlen_attention},
 };
 
 // The empty domain is the standard's own.

@@ -9,6 +9,8 @@ namespace attn::matrix {
 inline MatrixOptions gqa_matrix_options(const DrawOptions& draw = {}) {
   MatrixOptions options;
   options.tool = "gqa_matrix";
+  options.engines = {"simd-prefill", "simd-decode", "generic", "simd-kv-update",
+                     "generic-kv-update"};
   options.draw = [draw](uint64_t seed) { return std::make_unique<GqaCase>(draw_case(seed, draw)); };
   return options;
 }

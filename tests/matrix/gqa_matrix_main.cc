@@ -41,8 +41,10 @@ int run(int argc, char** argv) {
       return 2;
     }
   }
-  options.draw = attn::matrix::gqa_matrix_options(draw).draw;
-  options.tool = "gqa_matrix";
+  const attn::matrix::MatrixOptions defaults = attn::matrix::gqa_matrix_options(draw);
+  options.tool = defaults.tool;
+  options.engines = defaults.engines;
+  options.draw = defaults.draw;
   attn::matrix::report_crashes();
   attn::matrix::Matrix matrix(options);
   int64_t failed = 0;

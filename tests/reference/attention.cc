@@ -32,18 +32,21 @@ std::vector<bool> score(const AttentionRow& row, AttentionRowResult& result) {
   const int64_t size = static_cast<int64_t>(row.query.size());
   std::vector<bool> visible(static_cast<size_t>(row.total), false);
   const double query_norm = norm(row.query);
-  for (int64_t j = row.first; j < row.last; ++j) {
+  const int64_t end = row.unmasked ? row.total : row.last;
+  for (int64_t j = row.unmasked ? 0 : row.first; j < end; ++j) {
     const size_t cell = static_cast<size_t>(j);
     const std::span<const double> key(row.keys + j * size, row.query.size());
     const double raw = row.scale * dot(row.query, key);
     const double capped = row.softcap > 0 ? row.softcap * std::tanh(raw / row.softcap) : raw;
-    const double bias = row.bias.empty() ? 0 : row.bias[cell];
-    visible[cell] = bias != -kInfinity;
     result.raw[cell] = raw;
     result.capped[cell] = capped;
-    result.biased[cell] = visible[cell] ? capped + bias : -kInfinity;
-    result.score_size[cell] =
+    result.raw_size[cell] =
         std::fabs(row.scale) * query_norm * norm(key) / std::sqrt(static_cast<double>(size));
+    if (j < row.first || j >= row.last) continue;
+    const double bias = row.bias.empty() ? 0 : row.bias[cell];
+    visible[cell] = bias != -kInfinity;
+    result.biased[cell] = visible[cell] ? capped + bias : -kInfinity;
+    result.score_size[cell] = result.raw_size[cell];
   }
   return visible;
 }
@@ -56,8 +59,8 @@ AttentionRowResult attend(const AttentionRow& row) {
   const size_t channels = static_cast<size_t>(row.value_size);
   result.output.assign(channels, 0);
   result.absolute.assign(channels, 0);
-  for (auto* stage :
-       {&result.raw, &result.capped, &result.biased, &result.probabilities, &result.score_size}) {
+  for (auto* stage : {&result.raw, &result.capped, &result.biased, &result.probabilities,
+                      &result.score_size, &result.raw_size}) {
     stage->assign(total, 0);
   }
   const std::vector<bool> visible = score(row, result);

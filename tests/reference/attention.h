@@ -22,11 +22,13 @@ struct AttentionRow {
   int64_t first = 0;   // keys outside [first, last) are hidden by causality, window or length
   int64_t last = 0;
   std::span<const double> bias;  // empty, or one value a key; -infinity masks, NaN counts if seen
+  bool unmasked = false;         // raw and capped scores of the keys outside [first, last) too
   bool has_sink = false;
   double sink = 0;  // a further term exp(sink) of the denominator, neither scaled nor capped
 };
 
-// Its answer. The stage vectors have `total` cells; hidden cells are 0 in each.
+// Its answer. The stage vectors have `total` cells. What causality, window or length hide is 0 in
+// each, but in `raw` and `capped` where the row asks for unmasked scores.
 struct AttentionRowResult {
   std::vector<double> output;
   std::vector<double> raw;  // scale * q . k
@@ -40,6 +42,7 @@ struct AttentionRowResult {
   double effective_keys = 0;       // 1 / sum p^2
   std::vector<double> absolute;    // sum p |v|, a channel each
   std::vector<double> score_size;  // scale * |q| * |k| / sqrt(D): the expected size of a score
+  std::vector<double> raw_size;    // the same for every key that has a raw score
 };
 
 AttentionRowResult attend(const AttentionRow& row);

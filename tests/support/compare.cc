@@ -11,6 +11,8 @@ double error_bar(Type type) {
       return 6e-4;
     case Type::kBfloat16:
       return 5e-3;
+    case Type::kFloat64:
+      return 2e-13;
     default:
       return 2e-6;
   }
@@ -37,7 +39,7 @@ bool ErrorMeter::add(std::span<const double> out, std::span<const double> refere
   norm = std::max({norm, least * least, static_cast<double>(cells) * smallest * smallest});
   squared_error_ += error;
   squared_reference_ += norm;
-  const double relative = cells ? std::sqrt(error / norm) : 0;
+  const double relative = error > 0 ? std::sqrt(error / norm) : 0;
   worst_ = std::max(worst_, relative);
   const bool good = kinds_agree && relative <= kRowFactor * bar_;
   if (!good) ++rows_failed_;

@@ -1,0 +1,22 @@
+// Packed sequences: what a plan's bounds and tokens without a sequence mean for one call.
+#pragma once
+
+#include <span>
+
+#include "core/backend.h"
+#include "core/problem.h"
+
+namespace attn::cpu {
+
+// The call with sequences no longer than the plan serves: what is longer then breaks a length rule.
+inline void bound_packed(const ShapeRange& range, Lengths& lengths, AttentionProblem& problem) {
+  if (problem.query_rows > range.query_rows) problem.query_rows = range.query_rows;
+  if (problem.max_total > range.total) problem.max_total = range.total;
+  lengths.query_rows = problem.query_rows;
+  lengths.most_keys = problem.max_total;
+}
+
+// Zeros (log-sum-exp -infinity) for the tokens before the first and behind the last sequence.
+void clear_loose_rows(const AttentionProblem& problem, std::span<const RowLengths> rows);
+
+}  // namespace attn::cpu
