@@ -273,3 +273,25 @@ def test_a_sequence_alone_and_in_a_batch(ctx):  # flash-attention#1897
     for b in range(3):
         alone = op(outputs=["Y"], **{name: array[b:b + 1] for name, array in batch.items()}).Y
         assert np.array_equal(np.asarray(alone)[0], together[b])
+
+
+# ---- blocks that a mask shows or hides wholly ---------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 200])
+@pytest.mark.parametrize("kind", ["bool", "float32", "float16"])
+def test_hidden_blocks_are_not_computed(ctx, rows, kind):
+    """Whole blocks of hidden keys leave no trace, whatever their values hold."""
+    inputs = tokens(1, 2, rows, 768, 64)
+    shown = np.ones((rows, 768), bool)
+    shown[:, 128:512] = False
+    inputs["attn_mask"] = shown if kind == "bool" else np.where(shown, 0, -np.inf).astype(kind)
+    want = attention({}, inputs)["Y"]
+    inputs["K"][:, :, 128:512] = inputs["V"][:, :, 128:512] = np.nan
+    for engine in ENGINES:
+        try:
+            got = ctx.op("", "Attention", 24)(engine=engine, outputs=["Y"], **inputs).Y
+        except attn_c.Unsupported:
+            assert engine == "simd-decode" and rows > 1
+            continue
+        np.testing.assert_allclose(np.asarray(got), want, rtol=2e-5, atol=2e-5)

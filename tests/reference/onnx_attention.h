@@ -1,9 +1,9 @@
 // ai.onnx Attention in float64, written from the operator's contract.
 //
 // Every tensor comes as a (B, heads, rows, channels) view, whatever its layout: a view of three
-// dimensions is one with other strides. Letters: B batch, S query rows, N new key rows, P past rows,
-// R rows of a present buffer, T keys that scores show, Hq/Hkv heads, D and Dv head sizes. It rounds
-// where the contract stores: outputs and scores once.
+// dimensions is one with other strides. Letters: B batch, S query rows, N new key rows, P past
+// rows, R rows of a present buffer, T keys that scores show, Hq/Hkv heads, D and Dv head sizes. It
+// rounds where the contract stores: outputs and scores once.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ MaskCell mask_cell(const test::View& mask, int64_t b, int64_t h, int64_t i, int6
 void visible_range(const OnnxAttention& problem, const BatchRow& row, int64_t i, int64_t* first,
                    int64_t* last);
 
-// Lengths are checked first; past buffers are read before anything is written, so call it before the
-// engine runs.
+// Lengths are checked first; past buffers are read before anything is written, so call it before
+// the engine runs.
 OnnxAttentionResult run(const OnnxAttention& problem);
 
 }  // namespace attn::reference
