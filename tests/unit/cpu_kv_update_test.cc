@@ -250,7 +250,7 @@ TEST(CpuKvUpdate, ThreadsChangeNothing) {
     problem.p.new_rows = kRows;
     problem.rows = {{90, kRows, 90 + kRows, 90, true}, {3, kRows, 3 + kRows, 3, true}};
     for (const int which : {0, 1}) {
-      problem.spec(which) = {true, true, in_place, true, {}};
+      problem.spec(which) = {true, true, in_place, false, true, {}};
       problem.source[which].draw(random, kFloat32, kBatch, kHeads, kRows, kChannels, true);
       problem.past[which].draw(random, kFloat32, kBatch, kHeads, 100, kChannels, true);
       problem.present[which].draw(random, kFloat32, kBatch, kHeads, 400, kChannels, true);
