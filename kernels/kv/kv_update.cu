@@ -5,10 +5,10 @@
 //
 // Grid: batch x chunks blocks of 256 threads. A block resolves its batch row by itself (all blocks
 // of a row come to the same answer); the row's first block also writes the metadata that the
-// attention kernels read, and raises faults. Then each warp treats one item at a time: rows_per_item
-// neighbouring rows of one head of the key or the value, of the N new rows where present is past,
-// else of the whole present buffer. The key's heads come before the value's, both before the next
-// rows: warps of a block share table rows.
+// attention kernels read, and raises faults. Then each warp treats one item at a time:
+// rows_per_item neighbouring rows of one head of the key or the value, of the N new rows where
+// present is past, else of the whole present buffer. The key's heads come before the value's, both
+// before the next rows: warps of a block share table rows.
 #include "common/faults.h"
 #include "common/lengths.h"
 #include "common/rotary_rows.h"

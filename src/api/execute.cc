@@ -91,9 +91,8 @@ attn_status attn_plan_execute(attn_plan* plan, attn_session* session, const attn
     attn_session& order = attn::api::checked(session, "session");
     subject.keep(order);
     attn::api::check_same_context(op, order);
-    const attn_execute_desc options =
-        attn::api::execute_options(*op.context, desc,
-                                   ATTN_EXECUTE_BAKE_HOST_VALUES | ATTN_EXECUTE_EAGER);
+    const attn_execute_desc options = attn::api::execute_options(
+        *op.context, desc, ATTN_EXECUTE_BAKE_HOST_VALUES | ATTN_EXECUTE_EAGER);
     attn::Lowering lowering;
     attn::api::lower_call(op, inputs, input_count, outputs, output_count, lowering);
     if (!attn::api::fits(self.entry->key(), lowering)) {

@@ -16,8 +16,8 @@
 namespace attn::cuda {
 namespace {
 
-// How the rows of a KV update, `rows` of each of `heads` heads (key and value counted apart) of each
-// batch row, are cut: into items for the warps, of one row each while that does not give every
+// How the rows of a KV update, `rows` of each of `heads` heads (key and value counted apart) of
+// each batch row, are cut: into items for the warps, of one row each while that does not give every
 // warp of the device something to do, of several where there is more; and items into blocks, which
 // are several times more than run at once where there is that much.
 void cut_update(int64_t batch, int64_t heads, int64_t rows, int64_t multiprocessors,

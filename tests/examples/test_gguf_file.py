@@ -1,4 +1,4 @@
-"""The reader of GGUF files on files that the test writes: each block type against its definition."""
+"""The reader of GGUF files on files that the test writes: block types against their definitions."""
 
 import struct
 import sys
