@@ -17,8 +17,8 @@ struct MatrixFlag {
 };
 
 // Runs `--count` problems from `--seed` on, under one `--engine` and `--level` or under all;
-// returns the exit status: 1 when a problem failed, 2 for arguments that are not known. `options` is called
-// when the flags are known.
+// returns the exit status: 1 when a problem failed, 2 for arguments that are not known. `options`
+// is called when the flags are known.
 int matrix_main(int argc, char** argv, const std::vector<MatrixFlag>& flags,
                 const std::function<MatrixOptions()>& options);
 
