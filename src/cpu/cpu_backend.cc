@@ -153,7 +153,11 @@ class Cpu final : public CpuBackend {
       cpu_plan.linear_attention()->run(*call.linear_attention, stage_scratch, *executor_,
                                        context_.level);
     }
-    if (attention != nullptr) {
+    if (attention == nullptr) return;
+    if (is_packed(call)) {
+      attention->run(as_long_as_needed(*call.attention, rows), rows, stage_scratch, *executor_,
+                     context_.level);
+    } else {
       attention->run(*call.attention, rows, stage_scratch, *executor_, context_.level);
     }
   }

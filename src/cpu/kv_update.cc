@@ -220,9 +220,12 @@ size_t thread_scratch(const KvUpdateSpec& spec) {
 size_t aside_bytes(const KvUpdateSpec& spec, const CacheUpdateSpec& cache, int32_t channels,
                    int64_t batch, int64_t rows) {
   if (!cache.active || !cache.grows) return 0;
-  const auto bytes =
-      static_cast<size_t>(batch * spec.kv_heads * rows * channels * size_of(spec.type));
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  // A range may name more than any memory holds: floating point, so that nothing wraps around.
+  constexpr double kMost = 1ll << 60;
+  const double bytes = static_cast<double>(batch) * spec.kv_heads * static_cast<double>(rows) *
+                       channels * static_cast<double>(size_of(spec.type));
+  if (bytes >= kMost) return size_t{1} << 60;
+  return (static_cast<size_t>(bytes) + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
 struct AsideJob {

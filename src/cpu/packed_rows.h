@@ -1,6 +1,7 @@
 // Packed sequences: what a plan's bounds and tokens without a sequence mean for one call.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "core/backend.h"
@@ -14,6 +15,16 @@ inline void bound_packed(const ShapeRange& range, Lengths& lengths, AttentionPro
   if (problem.max_total > range.total) problem.max_total = range.total;
   lengths.query_rows = problem.query_rows;
   lengths.most_keys = problem.max_total;
+}
+
+// The problem with as many query rows as its longest sequence has: engines cut work by them, and no
+// result depends on how.
+inline AttentionProblem as_long_as_needed(const AttentionProblem& problem,
+                                          std::span<const RowLengths> rows) {
+  AttentionProblem out = problem;
+  out.query_rows = 0;
+  for (const RowLengths& row : rows) out.query_rows = std::max(out.query_rows, row.query_rows);
+  return out;
 }
 
 // Zeros (log-sum-exp -infinity) for the tokens before the first and behind the last sequence.
