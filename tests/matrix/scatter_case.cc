@@ -1,5 +1,6 @@
 #include "matrix/scatter_case.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <sstream>
@@ -66,9 +67,10 @@ ScatterCase::ScatterCase(uint64_t seed) : seed_(seed) {
   problem_.past = past_.view();
   problem_.update = update_.view();
   problem_.write_indices = indices_.view();
-  broken_ = reference::index_outside(problem_);
+  problem_.in_place = in_place_;
+  bad_ = reference::bad_batch_rows(problem_);
   for (Tensor* tensor : all()) tensor->buffer().snapshot();
-  if (!broken_) take_expected();
+  take_expected();
 }
 
 void ScatterCase::draw_shape(Random& random) {
@@ -140,8 +142,10 @@ void ScatterCase::take_expected() {
   const std::vector<reference::ScatterSource> sources = reference::run(problem_);
   fresh_bytes_.assign(static_cast<size_t>(past_.buffer().size()), false);
   for (size_t i = 0; i < sources.size(); ++i) {
-    const auto& [fresh, linear] = sources[i];
-    expected_.push_back(bits_of(fresh ? update_.view() : past_.view(), linear));
+    const auto& [from, linear] = sources[i];
+    const bool fresh = from == reference::ScatterSource::kUpdate;
+    const bool zero = from == reference::ScatterSource::kZero;
+    expected_.push_back(zero ? 0 : bits_of(fresh ? update_.view() : past_.view(), linear));
     if (!in_place_ || !fresh) continue;
     const auto* at =
         static_cast<const unsigned char*>(past_.view().address_of(static_cast<int64_t>(i)));
@@ -158,7 +162,7 @@ std::set<std::string> ScatterCase::features() const {
   if (in_place_) names.insert("in place");
   if (indices_.bound()) names.insert("write indices");
   if (past_.view().elements() == 0 || new_rows_ == 0) names.insert("empty");
-  if (broken_) names.insert("broken index");
+  if (faults() != 0) names.insert("broken index");
   return names;
 }
 
@@ -220,7 +224,9 @@ void ScatterCase::restore() {
   for (Tensor* tensor : all()) tensor->buffer().restore();
 }
 
-uint32_t ScatterCase::faults() const { return broken_ ? ATTN_FAULT_WRITE_INDEX : 0; }
+uint32_t ScatterCase::faults() const {
+  return std::find(bad_.begin(), bad_.end(), true) != bad_.end() ? ATTN_FAULT_WRITE_INDEX : 0;
+}
 
 std::string ScatterCase::check(CheckNumbers* numbers) const {
   std::ostringstream out;

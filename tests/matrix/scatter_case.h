@@ -32,6 +32,10 @@ class ScatterCase final : public Case {
   bool fixed_whatever_the_tiles() const override { return true; }
   std::vector<const test::Buffer*> results() const override { return {&present().buffer()}; }
 
+  // Every tensor of the call, absent ones included: a device keeps copies of them.
+  std::vector<test::Tensor*> all() { return {&past_, &update_, &indices_, &present_}; }
+  const std::vector<bool>& bad_batch_rows() const { return bad_; }
+
  private:
   void draw_shape(test::Random& random);
   void draw_tensors(test::Random& random);
@@ -41,7 +45,6 @@ class ScatterCase final : public Case {
   attn_tensor describe(const test::Tensor& tensor) const;
   const test::Tensor& present() const { return in_place_ ? past_ : present_; }
   std::vector<const test::Tensor*> all() const { return {&past_, &update_, &indices_, &present_}; }
-  std::vector<test::Tensor*> all() { return {&past_, &update_, &indices_, &present_}; }
 
   uint64_t seed_;
   attn_dtype dtype_{};
@@ -50,7 +53,8 @@ class ScatterCase final : public Case {
   std::vector<int64_t> shape_;
   size_t axis_ = 1;
   int64_t new_rows_ = 0;
-  bool negative_axis_ = false, circular_ = false, in_place_ = false, broken_ = false;
+  bool negative_axis_ = false, circular_ = false, in_place_ = false;
+  std::vector<bool> bad_;  // batch rows whose index lies outside the cache
   test::Tensor past_, update_, indices_, present_;
   reference::TensorScatter problem_;
   std::vector<uint64_t> expected_;

@@ -1,5 +1,7 @@
 #include "reference/rotary_embedding.h"
 
+#include <algorithm>
+
 #include "reference/row_transform.h"
 
 namespace attn::reference {
@@ -17,12 +19,17 @@ test::View table_of(const test::View& table, int64_t batch) {
 
 }  // namespace
 
-bool position_outside(const RotaryEmbedding& problem) {
-  if (!problem.position_ids.bound) return false;
-  for (const double position : test::values_of(problem.position_ids)) {
-    if (position < 0 || position >= static_cast<double>(problem.cos.dim(0))) return true;
+std::vector<bool> bad_batch_rows(const RotaryEmbedding& problem) {
+  std::vector<bool> bad(static_cast<size_t>(problem.batch()), false);
+  if (!problem.position_ids.bound) return bad;
+  for (int64_t b = 0; b < problem.batch(); ++b) {
+    for (int64_t i = 0; i < problem.rows(); ++i) {
+      const double position = problem.position_ids.at({b, i});
+      if (position >= 0 && position < static_cast<double>(problem.cos.dim(0))) continue;
+      bad[static_cast<size_t>(b)] = true;
+    }
   }
-  return false;
+  return bad;
 }
 
 std::vector<double> run(const RotaryEmbedding& problem) {
@@ -30,6 +37,7 @@ std::vector<double> run(const RotaryEmbedding& problem) {
   std::vector<double> out = test::values_of(problem.x);
   std::vector<double> row(static_cast<size_t>(size));
   if (out.empty()) return out;
+  const std::vector<bool> bad = bad_batch_rows(problem);
   for (int64_t b = 0; b < problem.batch(); ++b) {
     RowTransform transform;
     transform.cos = table_of(problem.cos, b);
@@ -42,6 +50,10 @@ std::vector<double> run(const RotaryEmbedding& problem) {
         const int64_t number =
             problem.heads_apart() ? (b * heads + h) * rows + i : (b * rows + i) * heads + h;
         const auto at = out.begin() + number * size;
+        if (bad[static_cast<size_t>(b)]) {
+          std::fill(at, at + size, 0.0);
+          continue;
+        }
         row.assign(at, at + size);
         transform_row(transform, position, problem.x.type, row);
         std::copy(row.begin(), row.end(), at);

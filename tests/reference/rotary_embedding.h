@@ -25,10 +25,11 @@ struct RotaryEmbedding {
 
 // The result in row-major order of X's shape, each number as X's type holds it. Every product and
 // sum is rounded to float32 by itself, and 16-bit results once more at the end: there is one right
-// bit pattern. Reads x, so call it before a call in place.
+// bit pattern. A batch row with a position outside the tables is zero, as a device leaves it. Reads
+// x, so call it before a call in place.
 std::vector<double> run(const RotaryEmbedding& problem);
 
-// Whether some position lies outside the tables.
-bool position_outside(const RotaryEmbedding& problem);
+// The batch rows that have a position outside the tables.
+std::vector<bool> bad_batch_rows(const RotaryEmbedding& problem);
 
 }  // namespace attn::reference

@@ -11,6 +11,7 @@ namespace attn::reference {
 struct TensorScatter {
   bool circular = false;
   int64_t axis = -2;
+  bool in_place = false;
 
   test::View past, update;
   test::View write_indices;  // (B) or unbound
@@ -20,14 +21,18 @@ struct TensorScatter {
   }
 };
 
-// Where each element of the present cache, in row-major order, comes from.
+// Where an element of the present cache comes from.
 struct ScatterSource {
-  bool fresh = false;  // the update, otherwise the past cache
+  enum From : uint8_t { kPast, kUpdate, kZero };
+  From from = kPast;
   int64_t linear = 0;  // the row-major number of the element there
 };
+
+// For each element of the present cache, in row-major order. A batch row whose index is bad is what
+// a device makes of it: zeros, or the past where the cache is in place.
 std::vector<ScatterSource> run(const TensorScatter& problem);
 
-// Whether some batch row's new rows do not lie in the cache (linear mode).
-bool index_outside(const TensorScatter& problem);
+// The batch rows whose new rows do not lie in the cache (linear mode).
+std::vector<bool> bad_batch_rows(const TensorScatter& problem);
 
 }  // namespace attn::reference
