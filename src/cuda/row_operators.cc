@@ -18,8 +18,8 @@ bool on_pieces(const void* data) {
 // Whether a stride of elements keeps the place within a piece.
 bool keeps_pieces(int64_t stride, int64_t bytes) { return stride * bytes % kPieceBytes == 0; }
 
-// Several blocks a multiprocessor where there is enough, each with some units a thread: what a block
-// reads to begin with (positions of its batch row) is spread over its units.
+// Several blocks a multiprocessor where there is enough, each with some units a thread: what a
+// block reads to begin with (positions of its batch row) is spread over its units.
 attnk::RowGrid grid_of(int64_t batch, int64_t rows, int64_t units, int multiprocessors) {
   constexpr int64_t kBlocksEach = 16, kUnitsEach = 4;
   attnk::RowGrid grid{};

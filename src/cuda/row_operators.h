@@ -27,8 +27,8 @@ KernelVariant scatter_variant();
 // Loads what the call needs into a plan. Throws COMPILE, UNAVAILABLE, DEVICE.
 void plan_rows(KernelStore& kernels, const Lowering& call, CudaPlan& plan);
 
-// For plans that check on the host: copies positions or write indices from the device, waits for the
-// stream and checks them. Throws INVALID_ARGUMENT, DEVICE.
+// For plans that check on the host: copies positions or write indices from the device, waits for
+// the stream and checks them. Throws INVALID_ARGUMENT, DEVICE.
 void check_device_rows(const CudaContext& context, const Lowering& call, CUstream stream);
 
 // Queues the call's launches.
