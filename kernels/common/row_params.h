@@ -1,4 +1,4 @@
-// The parameter blocks of the kernels that work on tensors row by row, without lengths. As params.h.
+// The parameter blocks of the kernels that work on tensors row by row, without lengths.
 #pragma once
 
 #include "common/params.h"
