@@ -1,5 +1,5 @@
-"""GroupQueryAttention against the chain of separate operators: rotary embedding and append by
-themselves give the bits that the fused operator gives."""
+"""GroupQueryAttention against chains of separate operators: rotary embedding and append by
+themselves, and a decoder's cache path in operator set 24, give the bits that it gives."""
 
 import ml_dtypes
 import numpy as np
@@ -73,4 +73,13 @@ def test_decoder_step(name, width, interleaved, level):
 
     for one, other in zip(fused, separate):
         assert np.array_equal(bits(one), bits(other))
+    assert np.array_equal(bits(fused_output), bits(output))
+
+    # Operator set 24: the caches' valid rows are counted by nonpad_kv_seqlen.
+    attention = ctx.op("ai.onnx", "Attention", 24, q_num_heads=HEADS, kv_num_heads=KV_HEADS,
+                       is_causal=1)
+    heads_apart = query.reshape(2, ROWS, HEADS, SIZE).transpose(0, 2, 1, 3)
+    output = attention(Q=heads_apart, K=separate[0], V=separate[1],
+                       nonpad_kv_seqlen=np.full(2, PAST + ROWS), outputs=["Y"]).Y
+    output = np.ascontiguousarray(output.transpose(0, 2, 1, 3)).reshape(fused_output.shape)
     assert np.array_equal(bits(fused_output), bits(output))
