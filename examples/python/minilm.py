@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2 in numpy, its attention by this library: sentences to unit vectors.
 
-Queries, keys and values are (B, S, 384) as the projections leave them, and what is padding is hidden
-by a boolean mask (B, 1, 1, S): nothing is copied or transposed for the attention.
+Queries, keys and values are (B, S, 384) as the projections leave them, and what is padding is
+hidden by a boolean mask (B, 1, 1, S): nothing is copied or transposed for the attention.
 """
 
 import json
