@@ -121,8 +121,8 @@ TEST_F(ApiTest, UnknownFlagsAndReservedFieldsAreRefused) {
   EXPECT_REFUSED(step.prepare(op, &plan, &error), ATTN_INVALID_ARGUMENT,
                  "input slot 2: reserved is 9");
   step.inputs[2].reserved = 0;
-  step.t_q.flags = 2;
-  EXPECT_REFUSED(step.prepare(op, &plan, &error), ATTN_INVALID_ARGUMENT, "query.flags is 2");
+  step.t_q.flags = 4;
+  EXPECT_REFUSED(step.prepare(op, &plan, &error), ATTN_INVALID_ARGUMENT, "query.flags is 4");
 
   attn_session_desc session_desc = ATTN_SESSION_DESC_INIT;
   session_desc.flags = 1;

@@ -198,7 +198,11 @@ TEST(CpuBackend, ReportNamesEveryEngineOfEveryStage) {
       EXPECT_FALSE(verdict.reason.empty()) << verdict.engine;
     }
   }
-  EXPECT_EQ(considered, bench.backend->engine_names());
+  // Those of these stages come first; the rest is for stages of other operators.
+  std::vector<std::string> names = bench.backend->engine_names();
+  ASSERT_GT(names.size(), considered.size());
+  names.resize(considered.size());
+  EXPECT_EQ(considered, names);
   EXPECT_FALSE(plan->capturable());
   EXPECT_TRUE(contains(plan->capture_reason(), "synchronous"));
 }
