@@ -1,10 +1,10 @@
 #include "cpu/kv_update.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "core/error.h"
+#include "cpu/item_queue.h"
 #include "cpu/row_transform.h"
 #include "cpu/row_transform_simd.h"
 
@@ -12,11 +12,8 @@ namespace attn::cpu {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-// Below this much traffic another thread costs more than it brings.
-constexpr int64_t kParallelBytes = 128 << 10;
 // Bytes of present rows in one work item.
 constexpr int64_t kItemBytes = 64 << 10;
-constexpr int64_t kGrabsPerTask = 8;  // so that threads end together
 
 // One of the two caches with what its rows have in common.
 struct Cache {
@@ -145,16 +142,13 @@ void update_rows(const Cache& cache, const RowKernels* kernels, const RowLengths
   zero_rows(cache, batch, head, std::max(begin, append_end), end);
 }
 
-struct Job {
+struct Job : ItemQueue {
   const KvUpdateProblem* problem = nullptr;
   const RowLengths* rows = nullptr;
   const RowKernels* kernels = nullptr;
   Cache caches[2];
-  int64_t items = 0;
-  int64_t grab = 1;  // items that a thread takes at once: a decode step has many tiny ones
   std::byte* scratch = nullptr;
   size_t scratch_stride = 0;
-  std::atomic<int64_t> next{0};
 };
 
 // Work item: some rows of one head of one batch row of one cache. In place they count from the row
@@ -171,18 +165,6 @@ void run_item(const Job& job, int64_t item, float* scratch) {
   const int64_t end =
       std::min({begin + cache.item_rows, origin + cache.rows, cache.update->present.rows});
   if (begin < end) update_rows(cache, job.kernels, lengths, batch, head, begin, end, scratch);
-}
-
-void run_task(void* ctx, int task) {
-  Job& job = *static_cast<Job*>(ctx);
-  auto* scratch =
-      reinterpret_cast<float*>(job.scratch + static_cast<size_t>(task) * job.scratch_stride);
-  for (;;) {
-    const int64_t first = job.next.fetch_add(job.grab, std::memory_order_relaxed);
-    if (first >= job.items) return;
-    const int64_t end = std::min(first + job.grab, job.items);
-    for (int64_t item = first; item < end; ++item) run_item(job, item, scratch);
-  }
 }
 
 Cache make_cache(const KvUpdateProblem& problem, bool key) {
@@ -228,24 +210,17 @@ size_t aside_bytes(const KvUpdateSpec& spec, const CacheUpdateSpec& cache, int32
   return (static_cast<size_t>(bytes) + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
-struct AsideJob {
+struct AsideJob : ItemQueue {
   Cache cache;
   CacheUpdate update;  // from the past to the memory aside
   const RowLengths* rows = nullptr;
   int64_t heads = 0;
-  int64_t items = 0;
-  std::atomic<int64_t> next{0};
 };
 
-void run_aside_task(void* ctx, int /*task*/) {
-  AsideJob& job = *static_cast<AsideJob*>(ctx);
-  for (;;) {
-    const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (item >= job.items) return;
-    const RowLengths& lengths = job.rows[item / job.heads];
-    const int64_t held = lengths.live ? std::min(lengths.past, job.update.past.rows) : 0;
-    copy_past_rows(job.cache, item / job.heads, item % job.heads, 0, held);
-  }
+void run_aside_item(const AsideJob& job, int64_t item) {
+  const RowLengths& lengths = job.rows[item / job.heads];
+  const int64_t held = lengths.live ? std::min(lengths.past, job.update.past.rows) : 0;
+  copy_past_rows(job.cache, item / job.heads, item % job.heads, 0, held);
 }
 
 // Copies the old rows to `memory` and makes `update` read them there.
@@ -266,13 +241,9 @@ void put_aside(const KvUpdateProblem& problem, std::span<const RowLengths> rows,
   aside.head = aside.rows * aside.row;
   aside.batch = job.heads * aside.head;
   const int64_t bytes = job.items * aside.head * size_of(cache.type);
-  const int64_t tasks =
-      bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);
-  if (tasks <= 1) {
-    run_aside_task(&job, 0);
-  } else {
-    executor.parallel_for(static_cast<int>(tasks), &run_aside_task, &job);
-  }
+  run_items(executor, bytes, job, [](const AsideJob& shared, int64_t item, int /*slot*/) {
+    run_aside_item(shared, item);
+  });
   update = *cache.update;
   update.past = aside;
   cache.update = &update;
@@ -342,15 +313,10 @@ class KvUpdate final : public KvUpdateEngine {
                             cache.update->past.rows);
     }
     const int64_t bytes = cache_bytes(problem, job.caches[0]) + cache_bytes(problem, job.caches[1]);
-    const int64_t tasks =
-        bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);
-    if (tasks <= 1) {
-      job.grab = job.items;
-      run_task(&job, 0);
-    } else {
-      job.grab = std::max<int64_t>(1, job.items / (tasks * kGrabsPerTask));
-      executor.parallel_for(static_cast<int>(tasks), &run_task, &job);
-    }
+    run_items(executor, bytes, job, [](const Job& shared, int64_t item, int slot) {
+      std::byte* own = shared.scratch + static_cast<size_t>(slot) * shared.scratch_stride;
+      run_item(shared, item, reinterpret_cast<float*>(own));
+    });
   }
 
  private:

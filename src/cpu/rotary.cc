@@ -1,10 +1,10 @@
 #include "cpu/rotary.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 
 #include "core/error.h"
+#include "cpu/item_queue.h"
 #include "cpu/row_transform.h"
 #include "cpu/row_transform_simd.h"
 
@@ -12,22 +12,16 @@ namespace attn::cpu {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-// Below this much traffic another thread costs more than it brings.
-constexpr int64_t kParallelBytes = 128 << 10;
-constexpr int64_t kItemRows = 32;     // of a work item: one call of the SIMD kernel
-constexpr int64_t kGrabsPerTask = 8;  // so that threads end together
+constexpr int64_t kItemRows = 32;  // of a work item: one call of the SIMD kernel
 
-struct Job {
+struct Job : ItemQueue {
   const RotaryProblem* problem = nullptr;
   const RowKernels* kernels = nullptr;
   // A work item is up to kItemRows rows along the axis (of heads and rows) whose steps are smaller.
   bool along_heads = false;
   int64_t outer = 0, inner = 0, inner_items = 0;
-  int64_t items = 0;
-  int64_t grab = 1;
   std::byte* scratch = nullptr;
   size_t scratch_stride = 0;
-  std::atomic<int64_t> next{0};
 };
 
 char* element(const View4& view, int64_t size, int64_t batch, int64_t head, int64_t row) {
@@ -67,18 +61,6 @@ void run_item(const Job& job, int64_t item, float* scratch) {
                   spec.head_size, batch, at, at, scratch);
     store_row(nullptr, spec.type, scratch, spec.head_size, to + i * step * size,
               problem.output.channel);
-  }
-}
-
-void run_task(void* ctx, int task) {
-  Job& job = *static_cast<Job*>(ctx);
-  auto* scratch =
-      reinterpret_cast<float*>(job.scratch + static_cast<size_t>(task) * job.scratch_stride);
-  for (;;) {
-    const int64_t first = job.next.fetch_add(job.grab, std::memory_order_relaxed);
-    if (first >= job.items) return;
-    const int64_t end = std::min(first + job.grab, job.items);
-    for (int64_t item = first; item < end; ++item) run_item(job, item, scratch);
   }
 }
 
@@ -126,15 +108,10 @@ class Rotary final : public RotaryEngine {
     if (job.items == 0) return;
     const int64_t bytes = 2 * problem.batch * heads * problem.rows * problem.spec.head_size *
                           size_of(problem.spec.type);
-    const int64_t tasks =
-        bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);
-    if (tasks <= 1) {
-      job.grab = job.items;
-      run_task(&job, 0);
-    } else {
-      job.grab = std::max<int64_t>(1, job.items / (tasks * kGrabsPerTask));
-      executor.parallel_for(static_cast<int>(tasks), &run_task, &job);
-    }
+    run_items(executor, bytes, job, [](const Job& shared, int64_t item, int slot) {
+      std::byte* own = shared.scratch + static_cast<size_t>(slot) * shared.scratch_stride;
+      run_item(shared, item, reinterpret_cast<float*>(own));
+    });
   }
 
  private:

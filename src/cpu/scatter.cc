@@ -1,19 +1,17 @@
 #include "cpu/scatter.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+
+#include "cpu/item_queue.h"
 
 namespace attn::cpu {
 namespace {
 
-// Below this much traffic another thread costs more than it brings.
-constexpr int64_t kParallelBytes = 128 << 10;
 // Bytes of present rows in one work item.
 constexpr int64_t kItemBytes = 64 << 10;
-constexpr int64_t kGrabsPerTask = 8;  // so that threads end together
 
-struct Job {
+struct Job : ItemQueue {
   const ScatterProblem* problem = nullptr;
   bool blocks = false;
   int64_t inner = 0;      // elements of a row along the innermost axis
@@ -21,9 +19,6 @@ struct Job {
   int64_t rows = 0;       // to be written: the new ones in place, otherwise the whole cache
   int64_t item_rows = 1;  // of a work item
   int64_t row_items = 0;
-  int64_t items = 0;
-  int64_t grab = 1;
-  std::atomic<int64_t> next{0};
 };
 
 // Row 0 of one batch row and one index of the outer axes.
@@ -138,16 +133,6 @@ void run_item(const Job& job, int64_t item) {
   }
 }
 
-void run_task(void* ctx, int /*task*/) {
-  Job& job = *static_cast<Job*>(ctx);
-  for (;;) {
-    const int64_t first = job.next.fetch_add(job.grab, std::memory_order_relaxed);
-    if (first >= job.items) return;
-    const int64_t end = std::min(first + job.grab, job.items);
-    for (int64_t item = first; item < end; ++item) run_item(job, item);
-  }
-}
-
 class Scatter final : public ScatterEngine {
  public:
   Scatter(const char* name, bool blocks) : name_(name), blocks_(blocks) {}
@@ -175,15 +160,8 @@ class Scatter final : public ScatterEngine {
     job.items = job.inner == 0 ? 0 : problem.batch * job.outer * job.row_items;
     if (job.items == 0) return;
     const int64_t bytes = problem.batch * job.outer * job.rows * row_bytes;
-    const int64_t tasks =
-        bytes < kParallelBytes ? 1 : std::min<int64_t>(executor.concurrency(), job.items);
-    if (tasks <= 1) {
-      job.grab = job.items;
-      run_task(&job, 0);
-    } else {
-      job.grab = std::max<int64_t>(1, job.items / (tasks * kGrabsPerTask));
-      executor.parallel_for(static_cast<int>(tasks), &run_task, &job);
-    }
+    run_items(executor, bytes, job,
+              [](const Job& shared, int64_t item, int /*slot*/) { run_item(shared, item); });
   }
 
  private:
