@@ -34,7 +34,7 @@ class CudaPlan final : public BackendPlan {
   bool check_on_host = false;
   bool batch_invariant = false;
   const LoadedKernel* kv_update = nullptr;  // writes the lengths too: every call has it
-  const LoadedKernel* rows = nullptr;  // of the operators that have this kernel alone
+  const LoadedKernel* rows = nullptr;       // of the operators that have this kernel alone
   const LoadedKernel* end_call = nullptr;
   const LoadedKernel* store_lengths = nullptr;  // where lengths come from host memory
   size_t partials_offset = 0;                   // in scratch
