@@ -24,6 +24,7 @@
 #include "cuda/cubin_pack.h"
 #include "cuda/cuda_plan.h"
 #include "cuda/kernel_store.h"
+#include "cuda/linear_attention_engines.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/row_operators.h"
 
@@ -93,6 +94,31 @@ void add_feature(const std::string& feature, AttentionSpec& spec) {
   }
 }
 
+// The words of a line of linear attention: "linear" first, then the rule and the decay's form.
+LinearAttentionSpec linear_spec(const std::string& type, const std::vector<std::string>& words,
+                                const AttentionSpec& sizes) {
+  LinearAttentionSpec spec;
+  spec.type = spec.state_type = type_of(type);
+  spec.q_heads = spec.key_heads = 16;
+  spec.kv_heads = 32;
+  spec.head_size = sizes.head_size;
+  spec.v_head_size = sizes.v_head_size;
+  for (const std::string& word : words) {
+    if (word == "delta") {
+      spec.delta = true;
+    } else if (word == "head-decay") {
+      spec.decay = DecayForm::kPerHead;
+    } else if (word == "key-decay") {
+      spec.decay = DecayForm::kPerKey;
+    } else if (word == "grouped") {
+      spec.q_heads = 64;
+    } else if (word != "linear") {
+      fail_argument("unknown feature ", word);
+    }
+  }
+  return spec;
+}
+
 // One variant with what it is for.
 struct Row {
   std::string target, engine, purpose;
@@ -151,9 +177,14 @@ class Lister {
     spec.q_heads = 8;
     spec.kv_heads = 2;
     spec.scale = 0.125;
-    for (const std::string& feature : split(features, ',')) add_feature(feature, spec);
+    const std::vector<std::string> words = split(features, ',');
     const std::string purpose =
         cat(type, " ", spec.head_size, "/", spec.v_head_size, " ", features);
+    if (words.front() == "linear") {
+      list_linear(traits, linear_spec(type, words, spec), purpose);
+      return;
+    }
+    for (const std::string& feature : words) add_feature(feature, spec);
     for (const AttentionEngine* engine : attention_engines()) {
       std::string why_not;
       if (engine->supports(spec, traits, &why_not)) {
@@ -168,6 +199,19 @@ class Lister {
     once({traits.target, kRotaryName, type, rotary_variant(spec.type)}, traits);
     once({traits.target, kScatterName, "any", scatter_variant()}, traits);
     once({traits.target, "session", "any", session_variant("attn_clear_faults")}, traits);
+  }
+
+  void list_linear(const DeviceTraits& traits, const LinearAttentionSpec& spec,
+                   const std::string& purpose) {
+    for (const LinearAttentionEngine* engine : linear_attention_engines()) {
+      std::string why_not;
+      if (engine->supports(spec, traits, &why_not)) {
+        once({traits.target, engine->name(), purpose, engine->variant(spec, traits)}, traits);
+      } else {
+        std::cerr << traits.target << ": " << engine->name() << ": " << purpose << ": " << why_not
+                  << '\n';
+      }
+    }
   }
 
   // What compiles to the same cubin is listed once.

@@ -11,6 +11,7 @@
 #include "cuda/cuda_session.h"
 #include "cuda/host_lengths.h"
 #include "cuda/launch_params.h"
+#include "cuda/linear_attention_engines.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/row_operators.h"
 
@@ -188,6 +189,12 @@ class Cuda final : public CudaBackend {
       return;
     }
     const CUdeviceptr scratch = workspace(plan, session, request, capture.active);
+    if (call.linear_attention) {
+      launch_linear_attention(driver, plan, *call.linear_attention, session.faults(), scratch,
+                              stream);
+      if (capture.active) session.retain_in(capture.graph, kernels_.code());
+      return;
+    }
 
     attnk::KvUpdateParams update{};
     fill_lengths(call.lengths, update.lengths);

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "cuda/host_lengths.h"
+#include "cuda/linear_attention_engines.h"
 #include "cuda/row_operators.h"
 
 namespace attn::cuda {
@@ -32,7 +33,7 @@ bool is_attention_name(const std::string& name) {
 
 void check_engine_name(const std::string& name) {
   if (name.empty() || name == kKvUpdateName || is_attention_name(name)) return;
-  if (name == kRotaryName || name == kScatterName) return;
+  if (name == kRotaryName || name == kScatterName || is_linear_attention_name(name)) return;
   std::string known;
   for (const std::string& one : all_engine_names()) known += cat(known.empty() ? "" : ", ", one);
   fail_argument("engine is \"", name, "\", which is no engine of the CUDA back end; there are ",
@@ -41,10 +42,6 @@ void check_engine_name(const std::string& name) {
 
 // What the back end cannot take whatever the engine.
 bool common_refusal(const Lowering& call, std::string* reason) {
-  if (call.linear_attention) {
-    *reason = "LinearAttention has no engine on CUDA devices: use a CPU context";
-    return true;
-  }
   if (is_row_operator(call)) return false;
   if (call.lengths.spec.rule != LengthRule::kGroupQuery) {
     *reason = "CUDA devices read lengths in the form of seqlens_k alone: use a CPU context";
@@ -120,6 +117,9 @@ std::vector<std::string> all_engine_names() {
   names.emplace_back(kKvUpdateName);
   names.emplace_back(kRotaryName);
   names.emplace_back(kScatterName);
+  for (const LinearAttentionEngine* engine : linear_attention_engines()) {
+    names.emplace_back(engine->name());
+  }
   return names;
 }
 
@@ -147,6 +147,9 @@ KernelVariant kv_update_variant(DType type, int channels) {
 bool can_plan(const CudaContext& context, const Lowering& call, const PlanRequest& request,
               std::string* reason) {
   check_engine_name(request.engine);
+  if (call.linear_attention) {
+    return can_plan_linear_attention(context, call.linear_attention->spec, request, reason);
+  }
   if (common_refusal(call, reason)) return false;
   if (!call.attention) return true;
   std::vector<const AttentionEngine*> chosen;
@@ -159,6 +162,9 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
                                           const Lowering& call, const ShapeRange& range,
                                           const PlanRequest& request) {
   check_engine_name(request.engine);
+  if (call.linear_attention) {
+    return plan_linear_attention(context, kernels, *call.linear_attention, range, request);
+  }
   std::string reason;
   if (common_refusal(call, &reason)) throw_error(ATTN_UNSUPPORTED, reason);
   auto plan = std::make_shared<CudaPlan>();

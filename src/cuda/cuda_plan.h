@@ -17,6 +17,13 @@ inline size_t rows_bytes(int64_t batch) {
   return (static_cast<size_t>(batch) * sizeof(attnk::RowLengths) + 255) / 256 * 256;
 }
 
+class LinearAttentionEngine;  // linear_attention_engines.h
+
+struct LinearAttentionChoice {
+  const LinearAttentionEngine* engine;
+  const LoadedKernel* kernel;
+};
+
 struct AttentionChoice {
   const AttentionEngine* engine;
   const LoadedKernel* kernel;
@@ -36,9 +43,10 @@ class CudaPlan final : public BackendPlan {
   const LoadedKernel* kv_update = nullptr;  // writes the lengths too: every call has it
   const LoadedKernel* rows = nullptr;       // of the operators that have this kernel alone
   const LoadedKernel* end_call = nullptr;
-  const LoadedKernel* store_lengths = nullptr;  // where lengths come from host memory
-  size_t partials_offset = 0;                   // in scratch
-  std::vector<AttentionChoice> attention;       // the first that accepts a call runs it
+  const LoadedKernel* store_lengths = nullptr;          // where lengths come from host memory
+  size_t partials_offset = 0;                           // in scratch
+  std::vector<AttentionChoice> attention;               // the first that accepts a call runs it
+  std::vector<LinearAttentionChoice> linear_attention;  // likewise; such a plan has nothing else
   std::vector<StageReport> stages;
 };
 
