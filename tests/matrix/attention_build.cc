@@ -108,7 +108,9 @@ class Builder : AttentionSlots {
     if (o_.form == KeyForm::kDense || random_.chance(0.5)) {
       given.strides = test::contiguous_strides(given.shape);
     }
-    if (o_.form == KeyForm::kDense) effective_past_[past - kPastKey] = given;
+    if (o_.form != KeyForm::kDense) return;
+    effective_past_[past - kPastKey] = given;
+    fill_normal(given, random_);  // gaps of the buffer are among its elements
   }
 
   void draw_lengths() {
