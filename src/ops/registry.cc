@@ -12,8 +12,8 @@ namespace attn {
 namespace {
 
 constexpr OperatorDefinition kDefinitions[] = {
-    {&kAttentionSchema, &create_attention},
     {&kGroupQueryAttentionSchema, &create_group_query_attention},
+    {&kAttentionSchema, &create_attention},
     {&kLinearAttentionSchema, &create_linear_attention},
     {&kStandardLinearAttentionSchema, &create_standard_linear_attention},
     {&kRotaryEmbeddingSchema, &create_rotary_embedding},

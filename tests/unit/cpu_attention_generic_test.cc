@@ -282,7 +282,10 @@ struct Problem {
       q = loaded(query, b, h, i, s.query_transform, p.query_transform, l.query_start + i);
     }
     for (int64_t j = 0; j < p.score_columns; ++j) {
-      if (!visible(l, i, j)) continue;
+      // The first two stages come before masking: they have a value for every key.
+      const bool seen = visible(l, i, j);
+      const bool unmasked = s.scores == ScoreStage::kRaw || s.scores == ScoreStage::kCapped;
+      if (!seen && !(unmasked && l.live && j < l.total)) continue;
       const std::vector<double>& k = key_rows[static_cast<size_t>(j)];
       double raw = 0;
       double size = 0;
@@ -295,7 +298,7 @@ struct Problem {
       double& cell = result.scores[static_cast<size_t>(j)];
       cell = s.scores == ScoreStage::kRaw ? raw : s.scores == ScoreStage::kCapped ? capped : biased;
       if (s.scores == ScoreStage::kProbabilities) cell = 0;
-      if (bias == -kInfinity) continue;
+      if (!seen || bias == -kInfinity) continue;
       keys.push_back(j);
       x.push_back(biased);
       maximum = std::max(maximum, biased);
