@@ -196,32 +196,46 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
     copy_commit();
 
     if (!sees) continue;
-    const bool clean = plain && j0 >= clean_low && j0 + kN <= clean_high;
+    float tops[2] = {m[0], m[1]};
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int row = row0 + r * 8;
-      const Interval seen = visible_keys(view, position0 + row);
-      const i64 base = mask_row_offset(p, b, h, min_of((i64)m0 + row, p.query_rows - 1));
-      float top = m[r];
+    for (int j = 0; j < kTilesN; j++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        s[j][e] *= p.scale;
+        if constexpr (kSoftcap) s[j][e] = p.softcap * tanhf(s[j][e] / p.softcap);
+      }
+    }
+    if (plain && j0 >= clean_low && j0 + kN <= clean_high) {
 #pragma unroll
       for (int j = 0; j < kTilesN; j++) {
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float x = s[j][2 * r + e] * p.scale;
-          if constexpr (kSoftcap) x = p.softcap * tanhf(x / p.softcap);
-          if (!clean) {
+        for (int e = 0; e < 4; e++) tops[e / 2] = fmaxf(tops[e / 2], s[j][e]);
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const int row = row0 + r * 8;
+        const Interval seen = visible_keys(view, position0 + row);
+        const i64 base = mask_row_offset(p, b, h, min_of((i64)m0 + row, p.query_rows - 1));
+#pragma unroll
+        for (int j = 0; j < kTilesN; j++) {
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
             const int key = j0 + j * 8 + (lane & 3) * 2 + e;
             bool visible = key >= seen.low && key < seen.high;
+            float& x = s[j][2 * r + e];
             float biased = x;
             if (visible) visible = apply_mask<kMaskKind>(p, base, key, biased);
             if (!visible) x = biased = -infinity();
-            top = fmaxf(top, biased);
-          } else {
-            top = fmaxf(top, x);
+            tops[r] = fmaxf(tops[r], biased);
           }
-          s[j][2 * r + e] = x;
         }
       }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const i64 base = mask_row_offset(p, b, h, min_of((i64)m0 + row0 + r * 8, p.query_rows - 1));
+      float top = tops[r];
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
       // What a row's sums are relative to, in units of base 2, is rounded (origin), but is the same

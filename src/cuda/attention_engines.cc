@@ -137,7 +137,7 @@ Tile float32_tile(const AttentionSpec& spec, const DeviceTraits& device) {
 int float32_blocks(const AttentionSpec& spec, const Tile& t, const DeviceTraits& device) {
   const int d = std::max(padded(spec.head_size), padded(spec.v_head_size));
   const bool fits = 2 * (float32_shared_bytes(spec, t) + 1024) <= device.shared_bytes_per_block;
-  return (d == 112 || d == 128) && fits ? 2 : 0;
+  return d == 128 && fits ? 2 : 0;
 }
 
 // What the decode engine takes: its rows fill few tiles.
