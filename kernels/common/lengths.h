@@ -11,6 +11,12 @@ ATTN_DEVICE i64 live_query_rows(const LengthParams& p, i64 total) {
   return min_of(p.query_rows, total);
 }
 
+// What batch row b has in place of a length; 0 where lengths follow from shapes.
+ATTN_DEVICE i64 length_value(const LengthParams& p, i64 b) {
+  if (p.rule == kLengthValid) return p.valid[b * p.value_stride];
+  return p.values ? p.values[b * p.value_stride] : 0;
+}
+
 // Resolves batch row b without its explicit positions (a block scans those together).
 ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b) {
   RowLengths r{0, 0, 0, 0, 0, 0};
@@ -18,7 +24,15 @@ ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b) {
   if (p.rule == kLengthUniform) {
     past = p.uniform_past;
     total = past + p.new_rows;
+    start = past;
+  } else if (p.rule == kLengthValid) {
+    past = 0;
+    total = p.valid[b * p.value_stride];
     start = total - p.query_rows;
+    if (total < 0 || total > p.most_keys) {
+      r.fault |= kFaultValidLength;
+      return r;
+    }
   } else {
     i64 value = p.values[b * p.value_stride];
     i64 bound = p.bound ? (i64)*p.bound : p.bound_value;

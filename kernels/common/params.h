@@ -22,7 +22,8 @@ enum {
   kFaultPastBeyond = 8,
   kFaultTotalBeyond = 16,
   kFaultPosition = 32,
-  kFaultTotalBound = 64
+  kFaultTotalBound = 64,
+  kFaultValidLength = 128
 };
 
 // Session state in device memory. The first kernel of a call reads `latch` and writes
@@ -55,11 +56,13 @@ struct RowLengths {
   u32 fault;
 };
 
-enum { kLengthUniform = 0, kLengthGroupQuery = 1 };
+enum { kLengthUniform = 0, kLengthGroupQuery = 1, kLengthValid = 2 };
 
 struct LengthParams {
   const i32* values;
-  i64 value_stride;
+  const i64* valid;  // kLengthValid
+  i64 value_stride;  // of either
+  i64 most_keys;     // kLengthValid
   const i32* bound;  // null: bound_value
   i64 bound_value;
   i64 query_rows, new_rows;

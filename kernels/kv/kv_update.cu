@@ -182,8 +182,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     p.rows[b] = r;
     if (b == 0) p.faults->call_poisoned = poisoned;
     if (r.fault && !poisoned) {
-      i64 value = p.lengths.values ? p.lengths.values[b * p.lengths.value_stride] : 0;
-      raise_fault(p.faults, p.record, r.fault, (u32)p.label, b, value);
+      raise_fault(p.faults, p.record, r.fault, (u32)p.label, b, length_value(p.lengths, b));
     }
   }
   // A poisoned call leaves every cache alone, separate ones included.

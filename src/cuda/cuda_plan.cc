@@ -40,11 +40,41 @@ void check_engine_name(const std::string& name) {
                 known);
 }
 
+// Why lengths of this form cannot be read; null where they can.
+const char* refused_lengths(const LengthSpec& spec) {
+  switch (spec.rule) {
+    case LengthRule::kMaskEnd:
+      return "CUDA devices do not look for the end of the keys in a mask";
+    case LengthRule::kCumulative:
+      return "CUDA devices do not read packed sequences";
+    case LengthRule::kValid:
+      return spec.values == Placement::kHost
+                 ? "CUDA devices read valid lengths in device memory alone"
+                 : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
 // What the back end cannot take whatever the engine.
 bool common_refusal(const Lowering& call, std::string* reason) {
   if (is_row_operator(call)) return false;
-  if (call.lengths.spec.rule != LengthRule::kGroupQuery) {
-    *reason = "CUDA devices read lengths in the form of seqlens_k alone: use a CPU context";
+  const DType type = type_of(call);
+  if (type != kFloat32 && type != kFloat16 && type != kBfloat16) {
+    *reason = cat(name_of(type), " is not served on CUDA devices: use a CPU context");
+    return true;
+  }
+  if (const char* words = refused_lengths(call.lengths.spec)) {
+    *reason = cat(words, ": use a CPU context");
+    return true;
+  }
+  if (call.kv_update && (call.kv_update->spec.key.grows || call.kv_update->spec.value.grows)) {
+    *reason = "a cache whose rows move as it grows in its own memory is not served on CUDA devices";
+    return true;
+  }
+  if (call.attention && call.attention->spec.mask != MaskKind::kNone &&
+      call.attention->spec.mask_type == kFloat64) {
+    *reason = "a mask of float64 is not served on CUDA devices: give it in the type of the query";
     return true;
   }
   if (channels_of(call) > 1024) {

@@ -39,9 +39,16 @@ void check_host_lengths(const Lengths& lengths) {
 }
 
 void check_device_lengths(const CudaContext& context, const Lengths& lengths, CUstream stream) {
-  if (lengths.spec.rule != LengthRule::kGroupQuery || lengths.batch == 0) return;
+  if (lengths.spec.rule == LengthRule::kUniform || lengths.batch == 0) return;
   const Driver& driver = context.driver;
   Lengths known = lengths;
+  if (lengths.spec.rule == LengthRule::kValid) {
+    const std::vector<int64_t> valid =
+        fetch(driver, lengths.valid, (lengths.batch - 1) * lengths.valid_stride + 1, stream);
+    known.valid = valid.data();
+    check(driver, driver.StreamSynchronize(stream), "cuStreamSynchronize");
+    return check_all(known);
+  }
   std::vector<int32_t> values, bound;
   std::vector<int64_t> positions;
   if (lengths.spec.values == Placement::kDevice) {

@@ -83,6 +83,11 @@ attnk::CacheParams cache(const CacheUpdateSpec& spec, const CacheUpdate& update,
 void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
   out.values = lengths.values;
   out.value_stride = lengths.value_stride;
+  if (lengths.spec.rule == LengthRule::kValid) {
+    out.valid = reinterpret_cast<const attnk::i64*>(lengths.valid);
+    out.value_stride = lengths.valid_stride;
+    out.most_keys = lengths.most_keys;
+  }
   out.bound = lengths.spec.bound == Placement::kDevice ? lengths.bound : nullptr;
   out.bound_value = 0;
   if (lengths.spec.bound == Placement::kHost) out.bound_value = *lengths.bound;
@@ -95,8 +100,9 @@ void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
   out.positions = reinterpret_cast<const attnk::i64*>(lengths.positions);
   out.position_batch = lengths.position_batch;
   out.position_row = lengths.position_row;
-  out.rule =
-      lengths.spec.rule == LengthRule::kUniform ? attnk::kLengthUniform : attnk::kLengthGroupQuery;
+  out.rule = lengths.spec.rule == LengthRule::kUniform ? attnk::kLengthUniform
+             : lengths.spec.rule == LengthRule::kValid ? attnk::kLengthValid
+                                                       : attnk::kLengthGroupQuery;
   out.empty_slots = may_be_empty(lengths);
 }
 

@@ -4,22 +4,34 @@
 
 namespace attn::gpu {
 
-Mirror::Mirror(const Gpu& gpu, matrix::GqaCase& c, OnHost on_host)
-    : case_(c), device_id_(gpu.id()) {
-  const auto add = [&](test::Tensor& tensor, const std::string& name) {
-    if (!tensor.bound()) return;
-    test::Buffer& host = tensor.buffer();
-    copies_.push_back({&host, name, Memory(gpu, host.size(), host.data())});
-  };
+namespace {
+
+std::vector<Mirror::NamedTensor> tensors_of(matrix::GqaCase& c, OnHost on_host) {
+  std::vector<Mirror::NamedTensor> tensors;
   for (uint32_t slot = 0; slot < matrix::kInputs; ++slot) {
     if (slot == matrix::kTotalSequenceLength && on_host.bound) continue;
     if (slot == matrix::kSeqlensK && on_host.lengths) continue;
-    add(c.in[slot], "input " + std::to_string(slot));
+    tensors.push_back({&c.in[slot], "input " + std::to_string(slot)});
   }
   for (uint32_t slot = 0; slot < matrix::kOutputs; ++slot) {
-    add(c.out[slot], "output " + std::to_string(slot));
+    tensors.push_back({&c.out[slot], "output " + std::to_string(slot)});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+Mirror::Mirror(const Gpu& gpu, matrix::Case& c, const std::vector<NamedTensor>& tensors)
+    : case_(c), device_id_(gpu.id()) {
+  for (const NamedTensor& one : tensors) {
+    if (!one.tensor->bound()) continue;
+    test::Buffer& host = one.tensor->buffer();
+    copies_.push_back({&host, one.name, Memory(gpu, host.size(), host.data())});
   }
 }
+
+Mirror::Mirror(const Gpu& gpu, matrix::GqaCase& c, OnHost on_host)
+    : Mirror(gpu, c, tensors_of(c, on_host)) {}
 
 void Mirror::upload(const Stream& stream) {
   for (Copy& copy : copies_) copy.memory.upload(copy.host->data(), stream);

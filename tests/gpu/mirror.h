@@ -18,7 +18,13 @@ struct OnHost {
 
 class Mirror {
  public:
-  // Keeps a reference to the case.
+  struct NamedTensor {
+    test::Tensor* tensor;
+    std::string name;
+  };
+  // Keeps a reference to the case. `tensors` are its own; those that are unbound do not count, and
+  // those that are not named stay in host memory.
+  Mirror(const Gpu& gpu, matrix::Case& c, const std::vector<NamedTensor>& tensors);
   Mirror(const Gpu& gpu, matrix::GqaCase& c, OnHost on_host);
 
   // Host contents to the device, fences included.
@@ -42,7 +48,7 @@ class Mirror {
   Copy& copy_of(const test::Tensor& tensor);
   test::Arguments moved(const test::Arguments& arguments) const;
 
-  matrix::GqaCase& case_;
+  matrix::Case& case_;
   int32_t device_id_;
   std::vector<Copy> copies_;
 };

@@ -23,7 +23,7 @@ std::string bits_text(uint32_t bits) {
 
 // What the session reports after a run, against what it must.
 std::string compare_faults(const ExpectedFaults& want, const attn_fault_info& found,
-                           const matrix::GqaCase& c) {
+                           const matrix::GqaCase* c) {
   if (!want.agrees(found.bits)) {
     return "  fault bits are " + bits_text(found.bits) + ", expected " + bits_text(want.bits) +
            "\n";
@@ -32,12 +32,12 @@ std::string compare_faults(const ExpectedFaults& want, const attn_fault_info& fo
   if (found.text != text_of_bits(found.bits)) {
     return "  the fault's text is '" + std::string(found.text) + "'\n";
   }
-  if (want.bad.empty()) return {};  // raised by an earlier call
+  if (want.bad.empty() || c == nullptr) return {};  // raised by an earlier call
   const auto batch = static_cast<int64_t>(want.bad.size());
   if (found.batch < 0 || found.batch >= batch || !want.bad[static_cast<size_t>(found.batch)]) {
     return "  the first fault is said to be of batch row " + std::to_string(found.batch) + "\n";
   }
-  const auto value = static_cast<int64_t>(c.problem.seqlens_k.at_linear(found.batch));
+  const auto value = static_cast<int64_t>(c->problem.seqlens_k.at_linear(found.batch));
   if (want.bits != ATTN_FAULT_POSITION && found.value != value) {
     return "  the first fault's value is " + std::to_string(found.value) + ", expected " +
            std::to_string(value) + "\n";
@@ -50,8 +50,18 @@ std::string compare_faults(const ExpectedFaults& want, const attn_fault_info& fo
 DeviceCase::DeviceCase(Lane& lane, matrix::GqaCase& c, OnHost on_host, std::string engine)
     : lane_(lane),
       case_(c),
+      group_query_(&c),
       engine_(std::move(engine)),
       mirror_(lane.gpu, c, on_host),
+      inputs_(mirror_.inputs()),
+      outputs_(mirror_.outputs()) {}
+
+DeviceCase::DeviceCase(Lane& lane, matrix::Case& c, const std::vector<Mirror::NamedTensor>& tensors,
+                       std::string engine)
+    : lane_(lane),
+      case_(c),
+      engine_(std::move(engine)),
+      mirror_(lane.gpu, c, tensors),
       inputs_(mirror_.inputs()),
       outputs_(mirror_.outputs()) {}
 
@@ -82,12 +92,8 @@ Outcome DeviceCase::ask(attn_support* support) {
 
 Outcome DeviceCase::plan() {
   attn_prepare_desc desc = ATTN_PREPARE_DESC_INIT;
+  if (case_.wide_range) desc = case_.wide_bounds();
   desc.engine = engine_.empty() ? nullptr : engine_.c_str();
-  if (case_.wide_range) {
-    desc.max_batch = case_.outline.batch + 2;
-    desc.max_query_length = case_.outline.rows + 3;
-    desc.max_total_length = case_.outline.bound + case_.outline.key.present.rows + 200;
-  }
   if (!case_.through_binding) {
     desc.inputs = inputs_.data();
     desc.input_count = inputs_.size();
@@ -114,8 +120,9 @@ Outcome DeviceCase::plan() {
 RunResult DeviceCase::prepare() {
   case_.restore();
   mirror_.upload(lane_.stream);
-  Outcome outcome = test::create_op(op_, lane_.gpu.context(), "com.microsoft",
-                                    "GroupQueryAttention", 1, case_.attributes(), "node");
+  const matrix::OperatorName name = case_.name();
+  Outcome outcome = test::create_op(op_, lane_.gpu.context(), name.domain, name.type, name.version,
+                                    case_.attributes(), "node");
   if (!outcome.ok()) return failed("op_create: " + outcome.message);
   attn_support support = ATTN_SUPPORT_INIT;
   outcome = ask(&support);
@@ -167,15 +174,15 @@ RunResult DeviceCase::execute(const ExpectedFaults& faults) {
   lane_.stream.wait();
   std::string findings = mirror_.download(lane_.stream);
   if (!executed.ok()) {
-    findings += check_untouched(case_);
+    findings += case_.untouched();
     if (!findings.empty()) return failed("a refusal, " + executed.message + "\n" + findings);
     // The forced engine may refuse the sizes, strides and addresses of one call.
     if (executed.status == ATTN_UNSUPPORTED) return refused(executed);
     return failed("execute: status " + std::to_string(executed.status) + " " + executed.message);
   }
   RunResult result;
-  result.text = findings + compare_faults(faults, poll(lane_.session.get()), case_) +
-                check_result(case_, &result.numbers);
+  result.text = findings + compare_faults(faults, poll(lane_.session.get()), group_query_) +
+                case_.check(&result.numbers);
   if (case_.own_workspace && !workspace_.download(workspace_bytes_.data(), lane_.stream)) {
     result.text += "  the workspace's fence was written\n";
   }

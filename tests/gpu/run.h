@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "gpu/broken_lengths.h"
 #include "gpu/device.h"
@@ -38,6 +39,8 @@ class DeviceCase {
  public:
   // `engine` empty lets the library choose.
   DeviceCase(Lane& lane, matrix::GqaCase& c, OnHost on_host, std::string engine);
+  DeviceCase(Lane& lane, matrix::Case& c, const std::vector<Mirror::NamedTensor>& tensors,
+             std::string engine);
   DeviceCase(const DeviceCase&) = delete;
   DeviceCase& operator=(const DeviceCase&) = delete;
 
@@ -55,7 +58,8 @@ class DeviceCase {
   test::Outcome workspace(attn_execute_desc* desc);
 
   Lane& lane_;
-  matrix::GqaCase& case_;
+  matrix::Case& case_;
+  const matrix::GqaCase* group_query_ = nullptr;  // the case, where it is one
   std::string engine_;
   Mirror mirror_;
   test::Arguments inputs_, outputs_;
