@@ -64,6 +64,11 @@ bool common_refusal(const Lowering& call, std::string* reason) {
     *reason = cat(name_of(type), " is not served on CUDA devices: use a CPU context");
     return true;
   }
+  const DType type = type_of(call);
+  if (type != kFloat32 && type != kFloat16 && type != kBfloat16) {
+    *reason = cat(name_of(type), " is not served on CUDA devices: use a CPU context");
+    return true;
+  }
   if (const char* words = refused_lengths(call.lengths.spec)) {
     *reason = cat(words, ": use a CPU context");
     return true;
