@@ -206,7 +206,7 @@ TEST_F(GpuRows, TensorScatter) {
 
 // A captured call reads positions or indices, and everything else, at each replay.
 template <class AnyCase>
-void replay(const char* kind) {
+void replay(const char* kind, const char* engine) {
   Lane lane(Gpu::first());
   int replayed = 0;
   for (uint64_t seed = 5000; replayed < 10; ++seed) {
@@ -214,7 +214,7 @@ void replay(const char* kind) {
     if (c.faults() != 0 || c.bad_batch_rows().empty()) continue;
     SCOPED_TRACE(std::string(kind) + " " + c.text());
     OnDevice<AnyCase> device(lane, c);
-    ASSERT_EQ(device.prepare(nullptr), "");
+    ASSERT_EQ(device.prepare(engine), "");
     ASSERT_EQ(device.run() + c.check(nullptr), "");  // the session has all that it needs
     std::string failure;
     const Graph graph = Graph::capture(lane.gpu, lane.stream, [&] { failure = device.launch(); });
@@ -229,8 +229,8 @@ void replay(const char* kind) {
   }
 }
 
-TEST_F(GpuRows, ReplaysRotaryEmbedding) { replay<RotaryCase>("RotaryEmbedding"); }
-TEST_F(GpuRows, ReplaysTensorScatter) { replay<ScatterCase>("TensorScatter"); }
+TEST_F(GpuRows, ReplaysRotaryEmbedding) { replay<RotaryCase>("RotaryEmbedding", "thread-rotary"); }
+TEST_F(GpuRows, ReplaysTensorScatter) { replay<ScatterCase>("TensorScatter", "thread-scatter"); }
 
 // Bad values that only appear between replays fault, and good ones afterwards are right again.
 TEST_F(GpuRows, AReplayMayFault) {
@@ -244,7 +244,7 @@ TEST_F(GpuRows, AReplayMayFault) {
     if (!in_place || !indexed || !linear || empty || c.faults() != 0) continue;
     SCOPED_TRACE(c.text());
     OnDevice<ScatterCase> device(lane, c);
-    ASSERT_EQ(device.prepare(nullptr), "");
+    ASSERT_EQ(device.prepare("thread-scatter"), "");
     ASSERT_EQ(device.run() + c.check(nullptr), "");
     std::string failure;
     const Graph graph = Graph::capture(lane.gpu, lane.stream, [&] { failure = device.launch(); });
