@@ -266,6 +266,7 @@ std::shared_ptr<const CudaPlan> plan_linear_attention(const CudaContext& context
   stage.considered = judge(context, problem.spec, request, &chosen);
   if (chosen.empty()) throw_error(ATTN_UNSUPPORTED, refusals(stage.considered));
   std::vector<KernelVariant> variants;
+  variants.reserve(chosen.size());
   for (const LinearAttentionEngine* engine : chosen) {
     variants.push_back(engine->variant(problem.spec, context));
   }
