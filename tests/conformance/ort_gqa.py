@@ -58,6 +58,8 @@ def make_model(type_name, attributes, inputs, outputs=OUTPUTS[:3], ranks=None):
 def make_session(model, thread_count=1):
     """A session of the CPU provider with `thread_count` threads within an operator."""
     options = ort.SessionOptions()
+    # Between runs its threads would spin on the processors of whoever is measured next.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.intra_op_num_threads = thread_count
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # refusals are answers here, not news
