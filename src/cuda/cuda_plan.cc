@@ -86,11 +86,6 @@ bool common_refusal(const Lowering& call, std::string* reason) {
     *reason = "a cache whose rows move as it grows in its own memory is not served on CUDA devices";
     return true;
   }
-  if (call.attention && call.attention->spec.mask != MaskKind::kNone &&
-      call.attention->spec.mask_type == kFloat64) {
-    *reason = "a mask of float64 is not served on CUDA devices: give it in the type of the query";
-    return true;
-  }
   if (channels_of(call) > 1024) {
     *reason = "head sizes above 1024";
     return true;
