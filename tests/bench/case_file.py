@@ -5,6 +5,40 @@ import itertools
 import pathlib
 
 
+def counts(text, number):
+    """Head counts such as 32/8."""
+    parts = text.split("/")
+    if len(parts) != number:
+        raise ValueError(f"heads is {text}, where {number} counts are expected")
+    return tuple(int(part) for part in parts)
+
+
+def _line(text, make, required, optional):
+    """The cases of one line."""
+    fields = {key: value.split(",") for key, value in (item.split("=") for item in text.split())}
+    if not set(required) <= set(fields) <= {*required, *optional}:
+        more = f", and {' or '.join(optional)} or not" if optional else ""
+        raise ValueError(f"expected exactly the keys {', '.join(required)}{more}")
+    keys = [key for key in (*required, *optional) if key in fields]
+    return [make(**dict(zip(keys, values)))
+            for values in itertools.product(*(fields[key] for key in keys))]
+
+
+def read(path, make, required, optional=()):
+    """All cases of a file, in its order; the line is named where it cannot be read. `make` gets a
+    case's values as texts, by their keys."""
+    cases = []
+    for number, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        try:
+            cases += _line(line, make, required, optional)
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
+    return cases
+
+
 @dataclasses.dataclass(frozen=True)
 class GqaCase:
     """One measurement of GroupQueryAttention. `tokens`: new tokens of a prefill, or the keys that
@@ -40,36 +74,20 @@ class GqaCase:
         size = 4 if self.type == "float32" else 2
         return 2 * self.batch * self.kv_num_heads * self.tokens * self.head_size * size
 
-
-def _gqa_cases(fields):
-    heads = fields["heads"]
-    for values in itertools.product(heads, fields["head_size"], fields["batch"],
-                                    fields["tokens"], fields["type"],
-                                    fields.get("mask", ["causal"])):
-        num_heads, kv_num_heads = map(int, values[0].split("/"))
-        if values[5] not in _MASKS:
-            raise ValueError(f"mask is {values[5]}, which is none of {_MASKS}")
-        yield GqaCase(fields["phase"][0], num_heads, kv_num_heads, int(values[1]),
-                      int(values[2]), int(values[3]), *values[4:])
+    @property
+    def work(self):
+        """What one call does, and the unit of that a nanosecond."""
+        if self.phase == "prefill":
+            return self.flops, "GFLOP/s"
+        return self.cache_bytes, "GB/s"
 
 
-_KEYS = {"phase", "heads", "head_size", "batch", "tokens", "type"}
-_MASKS = ["causal", "none"]
+def _gqa(phase, heads, head_size, batch, tokens, type, mask="causal"):
+    if mask not in ("causal", "none"):
+        raise ValueError(f"mask is {mask}, which is neither causal nor none")
+    return GqaCase(phase, *counts(heads, 2), int(head_size), int(batch), int(tokens), type, mask)
 
 
 def read_gqa_cases(path):
-    """All cases of a file, in its order; the line is named where it cannot be read."""
-    cases = []
-    for number, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1):
-        line = line.split("#")[0].strip()
-        if not line:
-            continue
-        try:
-            fields = {key: value.split(",")
-                      for key, value in (item.split("=") for item in line.split())}
-            if set(fields) - {"mask"} != _KEYS:
-                raise ValueError(f"expected exactly the keys {sorted(_KEYS)}, and mask or not")
-            cases.extend(_gqa_cases(fields))
-        except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from None
-    return cases
+    """All cases of a file."""
+    return read(path, _gqa, ("phase", "heads", "head_size", "batch", "tokens", "type"), ("mask",))

@@ -1,6 +1,6 @@
 """This library and PyTorch's attention back ends on the same tensors of a GPU."""
 
-import gqa_ours
+import library
 
 FLASH, CUDNN, EFFICIENT, MATH = "FlashAttention-2", "cuDNN", "PyTorch efficient", "PyTorch math"
 
@@ -45,8 +45,8 @@ class Ours:
             self._bindings.append(binding)
         self.session = session
         description = self._bindings[0].describe()
-        self.engine = gqa_ours.engine_name(description)
-        self.kernel_origin = gqa_ours.kernel_origin(description)
+        self.engine = library.engine_name(description)
+        self.kernel_origin = library.kernel_origin(description)
         self.workspace_bytes = self._bindings[0].capture_support().workspace_bytes
         self._torch = torch
 

@@ -13,7 +13,7 @@ import gpu_calls
 import gpu_measure
 import gpu_memory
 import gpu_reference
-import gqa_ours
+import library
 
 CASES = pathlib.Path(__file__).parent / "cases"
 COLUMNS = ("case", "type", "ours us", "FA-2 us", "cuDNN us", "torch us", "of limit", "rate",
@@ -191,7 +191,7 @@ def run(attn_c, options, emit):
     torch.backends.cudnn.allow_tf32 = False
     torch.cuda.set_device(options.device)
     torch.zeros(1, device=options.device)  # the primary context, which the library then shares
-    context = gqa_ours.make_context(attn_c, options.device, 0, options.engine)
+    context = library.make_context(attn_c, options.device, 0, options.engine)
     for case in case_file.read_gqa_cases(
             CASES / ("gpu_gqa_quick.txt" if options.quick else "gpu_gqa.txt")):
         if options.filter and options.filter not in f"{case.name} {case.type}":

@@ -12,13 +12,16 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import attention_suite  # noqa: E402
 import gqa_suite  # noqa: E402
 import host_suite  # noqa: E402
+import linear_suite  # noqa: E402
 import machine  # noqa: E402
 import measure  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUITES = {"gqa": gqa_suite, "host": host_suite}
+SUITES = {"gqa": gqa_suite.SUITE, "attention": attention_suite.SUITE, "linear": linear_suite.SUITE,
+          "host": host_suite}
 
 
 def parse_arguments(arguments):
@@ -48,7 +51,7 @@ class Table:
 
     def __init__(self, columns):
         self._widths = [max(len(name), width) for name, width in
-                        zip(columns, (34, 9, 11, 11, 7, 15, 0))]
+                        zip(columns, (40, 9, 11, 11, 7, 15, 0))]
         self.rows = []
         self(columns)
 

@@ -1,5 +1,6 @@
 """The benchmark runner: cases from text, results in the promised form. No speed is tested here."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -7,6 +8,7 @@ import pathlib
 
 import pytest
 
+import attention_suite
 import case_file
 import gpu_gqa_suite
 import gpu_host_suite
@@ -14,19 +16,28 @@ import gpu_measure
 import gpu_memory
 import gpu_run
 import gqa_memory
-import gqa_ours
+import library
+import linear_suite
 import measure
+import memory
 import run
 
 CASES = pathlib.Path(run.__file__).parent / "cases"
 BUILD = os.environ.get("ATTN_BENCH_BUILD", "")
 
 
-def test_case_files_expand_and_have_unique_names():
-    for name, least in {"gqa.txt": 30, "gqa_quick.txt": 30, "gpu_gqa.txt": 40,
-                        "gpu_gqa_quick.txt": 8}.items():
-        cases = case_file.read_gqa_cases(CASES / name)
+@pytest.mark.parametrize("name, read, least", [
+    ("gqa", case_file.read_gqa_cases, 30), ("gpu_gqa", case_file.read_gqa_cases, 8),
+    ("attention", attention_suite.read_cases, 8), ("linear", linear_suite.read_cases, 5)])
+def test_case_files_expand_and_have_unique_names(name, read, least):
+    for file in (f"{name}.txt", f"{name}_quick.txt"):
+        cases = read(CASES / file)
         assert len({(case.name, case.type) for case in cases}) == len(cases) >= least
+
+
+@pytest.mark.parametrize("suite", [attention_suite.SUITE, linear_suite.SUITE])
+def test_quick_cases_are_among_all(suite):
+    assert set(suite.cases(quick=True)) < set(suite.cases())
 
 
 def test_a_line_that_cannot_be_read_is_named(tmp_path):
@@ -46,6 +57,19 @@ def test_masks(tmp_path):
         case_file.read_gqa_cases(path)
 
 
+@pytest.mark.parametrize("read, fields, message", [
+    (attention_suite.read_cases, "heads=4/2 mask=window", "mask is window"),
+    (attention_suite.read_cases, "heads=4/2 mask_type=int", "mask_type is int"),
+    (attention_suite.read_cases, "heads=4/2/2", "2 counts"),
+    (linear_suite.read_cases, "heads=4/4/4 rule=quadratic", "rule is quadratic"),
+    (linear_suite.read_cases, "heads=4/4/4 state=hot", "state is hot")])
+def test_what_a_case_cannot_be(tmp_path, read, fields, message):
+    path = tmp_path / "cases.txt"
+    path.write_text(f"head_size=8 batch=1 tokens=2 type=float32 {fields}\n")
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
 def test_work_of_a_case():
     prefill = case_file.GqaCase("prefill", 4, 2, 8, 3, 5, "float32")
     assert prefill.flops == 3 * 4 * (1 + 2 + 3 + 4 + 5) * 8 * 2 * 2
@@ -53,17 +77,51 @@ def test_work_of_a_case():
     assert unmasked.flops == 3 * 4 * 5 * 5 * 8 * 2 * 2 and unmasked.name != prefill.name
     decode = case_file.GqaCase("decode", 4, 2, 8, 3, 5, "float16")
     assert decode.cache_bytes == 3 * 2 * 5 * 8 * 2 * 2
+    assert decode.work == (decode.cache_bytes, "GB/s")
+    attention = attention_suite.AttentionCase(4, 2, 8, 3, 5, "float32", "padding")
+    assert attention.work == (unmasked.flops, "GFLOP/s")
+    causal = dataclasses.replace(attention, mask="causal")
+    assert causal.work == (prefill.flops, "GFLOP/s")
+    token = linear_suite.LinearCase(2, 2, 4, 8, 3, 1, "float16")
+    assert token.work == (3 * 4 * 8 * 8 * 2 * 2, "GB/s")
+    # Of a state's elements a token: decay, read, write, output.
+    tokens = linear_suite.LinearCase(2, 2, 4, 8, 3, 5, "float32")
+    assert tokens.work == (3 * 4 * 8 * 8 * 5 * (1 + 2 + 2 + 2), "GFLOP/s")
+
+
+def test_masks_of_attention_cases():
+    kinds = {}
+    for mask in attention_suite.MASKS:
+        for kind in ("bool", "float"):
+            case = attention_suite.AttentionCase(2, 2, 8, 3, 6, "float16", mask, kind)
+            (inputs, outputs), = attention_suite.argument_sets(case)
+            assert outputs["Y"].shape == inputs["Q"].shape == (3, 2, 6, 8)
+            kinds[mask, kind] = inputs.get("attn_mask")
+    assert kinds["none", "bool"] is None and kinds["causal", "float"] is None
+    assert kinds["all", "bool"].all() and not kinds["all", "float"].any()
+    visible = kinds["padding", "bool"]
+    assert visible[..., :3].all() and not visible.all()
+    assert ((kinds["padding", "float"] == 0) == visible).all()
+
+
+def test_states_of_linear_cases():
+    warm = linear_suite.LinearCase(2, 2, 4, 64, 1, 1, "float32")
+    (inputs, outputs), = linear_suite.argument_sets(warm)
+    assert inputs["past_state"] is outputs["present_state"]
+    cold = linear_suite.argument_sets(dataclasses.replace(warm, state="cold"))
+    assert len(cold) * inputs["past_state"].nbytes > 2 * memory.last_level_bytes()
+    assert len({id(one["past_state"]) for one, _ in cold}) == len(cold)
 
 
 def test_decode_caches_exceed_the_last_level_and_take_turns():
     case = case_file.GqaCase("decode", 4, 2, 64, 1, 2048, "float16")
     sets = gqa_memory.argument_sets(case)
-    assert len(sets) * case.cache_bytes > 2 * gqa_memory.last_level_bytes()
+    assert len(sets) * case.cache_bytes > 2 * memory.last_level_bytes()
     assert all(outputs["present_key"] is inputs["past_key"] for inputs, outputs in sets)
     assert len({id(inputs["past_key"]) for inputs, _ in sets}) == len(sets)
     seen = []
     for start in (0.0, 0.5):
-        turn = gqa_memory.taking_turns([lambda i=i: seen.append(i) for i in range(4)], start)
+        turn = memory.taking_turns([lambda i=i: seen.append(i) for i in range(4)], start)
         for _ in range(5):
             turn()
     assert seen == [0, 1, 2, 3, 0, 2, 3, 0, 1, 2]
@@ -95,6 +153,29 @@ def test_results_have_the_promised_form(tmp_path, capsys):
     assert text["rows"][2]["peers"] == {} and text["rows"][2]["limit"] is None
     assert table.read_text().count("| decode 8/1 D64 B1 T512 |") == 3
     assert "limits met" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suite, text", [
+    (attention_suite.SUITE, "S128 padding"), (linear_suite.SUITE, "T512 warm")])
+def test_the_peer_computes_the_same(suite, text):
+    """On each its own copy of the arguments: the rows compare the same work."""
+    pytest.importorskip("onnxruntime", reason="the peer is not installed")
+    import attn_c
+    import ort_peer
+    context = library.make_context(attn_c, "cpu", 2)
+    cases = [case for case in suite.cases(quick=True)
+             if text in case.name and case.type == "float32"]
+    assert cases
+    for case in cases:
+        results = []
+        for make in (lambda *arguments: library.make_call(context, *arguments)[0],
+                     lambda *arguments: ort_peer.make_call(*arguments, 2)):
+            sets = suite.argument_sets(case)
+            make(suite.operator, suite.attributes(case), sets)()
+            results.append(sets[0][1])
+        for name, array in results[0].items():
+            assert abs(array).max() > 0
+            assert abs(array - results[1][name]).max() <= 1e-5 * abs(array).max(), name
 
 
 @pytest.mark.skipif(not BUILD, reason="the build folder with host_overhead is not named")
@@ -142,10 +223,10 @@ def test_where_a_kernel_came_from():
                 {"engine": "b", "reason": "16 warps; kernel from disk cache"}]
     plan = {"stages": [{"stage": "kv_update", "engine": "k"},
                        {"stage": "attention", "engine": "b", "considered": verdicts}]}
-    assert gqa_ours.engine_name(plan) == "b"
-    assert gqa_ours.kernel_origin(plan) == "disk cache"
+    assert library.engine_name(plan) == "b"
+    assert library.kernel_origin(plan) == "disk cache"
     plan["stages"][1]["engine"] = "a"
-    assert gqa_ours.kernel_origin(plan) == ""
+    assert library.kernel_origin(plan) == ""
 
 
 def test_the_summary_of_a_gpu_run_counts_and_says_why():

@@ -2,10 +2,8 @@
 
 import functools
 
-import numpy as np
-import onnx
-import onnxruntime as ort
 from onnx import TensorProto, helper
+from ort_node import bind, make_session, names_of
 
 INPUTS = (
     "query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length",
@@ -32,18 +30,12 @@ def _value_info(name, element_type, rank=None):
     return helper.make_tensor_value_info(name, element, [f"{name}_{i}" for i in range(rank)])
 
 
-def _names(order, used):
-    """The node's argument list: "" where an optional argument is absent, nothing after the last."""
-    last = max(i for i, name in enumerate(order) if name in used)
-    return [name if name in used else "" for name in order[:last + 1]]
-
-
 def make_model(type_name, attributes, inputs, outputs=OUTPUTS[:3], ranks=None):
     """Bytes of a model that holds one GroupQueryAttention node with these inputs and outputs."""
     element = _FLOAT_TYPES[type_name]
     ranks = ranks or {}
     node = helper.make_node(
-        "GroupQueryAttention", _names(INPUTS, inputs), _names(OUTPUTS, outputs),
+        "GroupQueryAttention", names_of(INPUTS, inputs), names_of(OUTPUTS, outputs),
         domain="com.microsoft", **attributes)
     graph = helper.make_graph(
         [node], "group_query_attention",
@@ -53,17 +45,6 @@ def make_model(type_name, attributes, inputs, outputs=OUTPUTS[:3], ranks=None):
         graph, ir_version=10,
         opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
     return model.SerializeToString()
-
-
-def make_session(model, thread_count=1):
-    """A session of the CPU provider with `thread_count` threads within an operator."""
-    options = ort.SessionOptions()
-    # Between runs its threads would spin on the processors of whoever is measured next.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    options.intra_op_num_threads = thread_count
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # refusals are answers here, not news
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 @functools.lru_cache(maxsize=256)
@@ -83,16 +64,6 @@ def run(type_name, attributes, feeds, outputs=OUTPUTS[:3]):
     return dict(zip(wanted, session.run(wanted, feeds)))
 
 
-def bind(session, inputs, outputs):
-    """An io_binding on these arrays' own memory, which the caller keeps; shared where equal."""
-    binding = session.io_binding()
-    for name, array in inputs.items():
-        binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    for name, array in outputs.items():
-        binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    return binding
-
-
 def run_bound(type_name, attributes, inputs, outputs):
     """As run, on memory: results go to the arrays of `outputs`, which may be inputs too."""
     session = _cached_session(
@@ -100,8 +71,3 @@ def run_bound(type_name, attributes, inputs, outputs):
         tuple(n for n in OUTPUTS if n in outputs),
         tuple((n, a.ndim) for n, a in inputs.items() if a.ndim != _RANKS[n]))
     session.run_with_iobinding(bind(session, inputs, outputs))
-
-
-def version():
-    """The versions that the results belong to."""
-    return {"onnxruntime": ort.__version__, "onnx": onnx.__version__, "numpy": np.__version__}

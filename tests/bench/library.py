@@ -1,6 +1,6 @@
-"""This library in the GroupQueryAttention benchmark."""
+"""This library in the benchmarks."""
 
-import gqa_memory
+import memory
 
 
 def make_context(attn_c, device, thread_count, engine=None):
@@ -8,16 +8,17 @@ def make_context(attn_c, device, thread_count, engine=None):
     return attn_c.Context(device, thread_count=thread_count, engine=engine)
 
 
-def make_call(context, case, sets):
-    """(function that runs the next argument set, name of the attention engine that does)."""
-    op = context.op("com.microsoft", "GroupQueryAttention", **gqa_memory.attributes(case))
+def make_call(context, operator, attributes, sets):
+    """(function that runs the next argument set, name of the engine that does its main work)."""
+    domain, version, kind = operator[:3]
+    op = context.op(domain, kind, version=version, **attributes)
     session = context.session()
     bindings = []
     for inputs, outputs in sets:
         binding = op.bind(session, inputs, outputs)
         binding.prepare()
         bindings.append(binding)
-    return (gqa_memory.taking_turns([binding.execute for binding in bindings]),
+    return (memory.taking_turns([binding.execute for binding in bindings]),
             engine_name(bindings[0].describe()))
 
 
@@ -32,8 +33,8 @@ def kernel_origin(description):
 
 
 def engine_name(description):
-    """The engine of the attention stage in a plan's description."""
+    """The engine of the stage that computes the result, in a plan's description."""
     for stage in description.get("stages", []):
-        if stage.get("stage") == "attention":
+        if stage.get("stage") in ("attention", "linear_attention"):
             return stage.get("engine", "?")
     return "?"
