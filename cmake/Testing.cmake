@@ -6,9 +6,13 @@
 #   attn_add_gtest_run(NAME EXECUTABLE target LABELS label... FILTER pattern)
 #   attn_add_script_test(NAME LABELS label... COMMAND command...)
 #   attn_add_pytest(NAME LABELS label... PATHS path... [NEEDS module...])
+#   attn_add_golden(LANGUAGE COMMAND command... [ENVIRONMENT variable=value...])
+#     the golden cases (docs/golden-cases.md) by one language's runner, which gets their folder
 set(ATTN_TEST_RESULTS "${PROJECT_BINARY_DIR}/results")
 file(MAKE_DIRECTORY "${ATTN_TEST_RESULTS}")
 set(ATTN_TEST_TIMEOUT 1200)
+set(ATTN_GOLDEN_CASES "${PROJECT_SOURCE_DIR}/tests/golden/cases")
+set(ATTN_GOLDEN_WORK "${PROJECT_BINARY_DIR}/golden")
 
 set(ATTN_TEST_ENVIRONMENT
   "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1"
@@ -76,4 +80,18 @@ function(attn_add_pytest name)
     ENVIRONMENT ${ARG_ENVIRONMENT}
     COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/tools/run_pytest.py"
       "--needs=${needs}" "--junit=${ATTN_TEST_RESULTS}/${name}.xml" ${ARG_PATHS})
+endfunction()
+
+function(attn_add_golden language)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "COMMAND;ENVIRONMENT")
+  list(POP_FRONT ARG_COMMAND program)
+  if(TARGET ${program})
+    set(program $<TARGET_FILE:${program}>)
+  endif()
+  attn_add_script_test(golden.${language}
+    LABELS bindings
+    ENVIRONMENT ${ARG_ENVIRONMENT}
+    COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/golden/run_golden.py"
+      --language ${language} --cases "${ATTN_GOLDEN_CASES}" --work "${ATTN_GOLDEN_WORK}"
+      --junit "${ATTN_TEST_RESULTS}/golden.${language}.xml" -- ${program} ${ARG_COMMAND})
 endfunction()

@@ -103,3 +103,10 @@ def count_ctest(junit, results):
     for case in ElementTree.parse(junit).getroot().iter("testcase"):
         counts.add(count_entry(case, results))
     return counts
+
+
+def golden_line(folder):
+    """How many golden cases each language ran, in one line; empty where none did."""
+    counts = [f"{path.stem} {len(path.read_text(encoding='utf-8').splitlines())}"
+              for path in sorted(folder.glob("*.txt"))]
+    return "golden cases: " + ", ".join(counts) if counts else ""

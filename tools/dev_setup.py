@@ -29,6 +29,7 @@ PACKAGES = {
     "libbenchmark-dev": "benchmark/benchmark.h",
     "libhwy-dev": "hwy/highway.h",
     "nlohmann-json3-dev": "nlohmann/json.hpp",
+    "libcjson-dev": "cjson/cJSON.h",
 }
 FUZZ_PACKAGES = {
     "clang-19": "clang++-19",

@@ -8,7 +8,7 @@ import time
 
 from dev_build import BuildError, build, jobs
 from dev_lint import tidy
-from dev_results import Counts, count_ctest
+from dev_results import Counts, count_ctest, golden_line
 from dev_setup import BUILD, ROOT, environment, say
 
 # Presets whose library is not the one that is shipped (`./dev test --preset asan`): they leave out
@@ -37,6 +37,7 @@ class Run:
 
     def __init__(self):
         self.counts = Counts()
+        self.golden = ""
         self.times = []
         self.begin = time.monotonic()
 
@@ -68,6 +69,8 @@ class Run:
         total = ("in all", time.monotonic() - self.begin, sum(row[2] for row in self.times))
         for name, seconds, busy in [*self.times, total]:
             print(f"{seconds:7.1f} s {busy:7.1f} s  {name}")
+        if self.golden:
+            print(self.golden)
         print(self.counts.line(), flush=True)
         return 1 if self.counts.failures else 0
 
@@ -80,6 +83,8 @@ def run_ctest(preset, label=None, exclude=None):
     results.mkdir()
     junit = tree / "ctest.xml"
     junit.unlink(missing_ok=True)
+    for old in (tree / "golden").glob("*.txt"):
+        old.unlink()
     command = ["ctest", "--test-dir", str(tree), "-j", str(jobs()), "--output-on-failure",
                "--no-tests=error", "--output-junit", str(junit)]
     if label:
@@ -98,7 +103,9 @@ def build_and_test(run, preset, label=None, exclude=None):
     if not run.part(f"build {preset}", lambda: build(preset) or True):
         return False
     name = f"test {preset}" + (f" ({label})" if label else "")
-    return run.part(name, lambda: run_ctest(preset, label, exclude))
+    done = run.part(name, lambda: run_ctest(preset, label, exclude))
+    run.golden = golden_line(BUILD / preset / "golden")
+    return done
 
 
 def run_tidy():
