@@ -5,6 +5,7 @@ set_target_properties(attn_c PROPERTIES EXPORT_NAME attn_c)
 install(TARGETS attn_c EXPORT attn_c
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT attn_c)
 install(FILES include/attn_c.h include/attn_c_host.h
+    include/attn_c.hpp include/attn_c_objects.hpp include/attn_c_host.hpp
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT attn_c)
 install(FILES LICENSE THIRD_PARTY_NOTICES.md
   DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/attn_c" COMPONENT attn_c)

@@ -1,7 +1,7 @@
-"""Installs the library into an empty folder, moves it, and uses it from a project of its own.
+"""Installs the library into an empty folder, moves it, and uses it from projects of their own.
 
-Once through the CMake package AttnC::attn_c, once through attn_c.pc. Moving proves that no path of
-the build machine is in what was installed.
+In C and in C++, through the CMake package AttnC::attn_c, through attn_c.pc, and with dlopen alone.
+Moving proves that no path of the build machine is in what was installed.
 """
 
 import argparse
@@ -26,10 +26,20 @@ def run(*command, **environment):
 
 
 def use_cmake_package(prefix, work, compiler):
+    """As a project finds it: an exact version, languages of its own, no flag of ours."""
     run("cmake", "-S", CONSUMER, "-B", work, f"-DCMAKE_PREFIX_PATH={prefix}",
-        f"-DCMAKE_C_COMPILER={compiler}")
+        f"-DCMAKE_C_COMPILER={compiler[0]}", f"-DCMAKE_CXX_COMPILER={compiler[1]}")
     run("cmake", "--build", work)
     run(work / "consumer")
+    run(work / "consumer_cpp")
+
+
+def use_dlopen(prefix, work, compiler, libdir):
+    """Nothing but the header and the library's path."""
+    work.mkdir()
+    run(compiler[0], "-std=c99", "-D_POSIX_C_SOURCE=200809L", CONSUMER / "dlopen_consumer.c",
+        "-o", work / "consumer", "-I", prefix / "include", "-ldl")
+    run(work / "consumer", prefix / libdir / "libattn_c.so")
 
 
 def use_pkg_config(prefix, work, compiler, libdir):
@@ -39,14 +49,17 @@ def use_pkg_config(prefix, work, compiler, libdir):
     work.mkdir()
     path = str(prefix / libdir / "pkgconfig")
     flags = run("pkg-config", "--cflags", "--libs", "attn_c", PKG_CONFIG_PATH=path).split()
-    run(compiler, "-std=c99", CONSUMER / "consumer.c", "-o", work / "consumer", *flags)
+    run(compiler[0], "-std=c99", CONSUMER / "consumer.c", "-o", work / "consumer", *flags)
+    run(compiler[1], "-std=c++17", CONSUMER / "consumer.cc", "-o", work / "consumer_cpp", *flags)
     run(work / "consumer", LD_LIBRARY_PATH=str(prefix / libdir))
+    run(work / "consumer_cpp", LD_LIBRARY_PATH=str(prefix / libdir))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True, help="the build folder to install")
     parser.add_argument("--compiler", required=True)
+    parser.add_argument("--cxx-compiler", required=True)
     parser.add_argument("--libdir", required=True)
     parser.add_argument("--work", type=Path, required=True)
     options = parser.parse_args()
@@ -62,8 +75,13 @@ def main():
     for path in prefix.rglob("*"):
         if path.is_file() and str(options.build).encode() in path.read_bytes():
             sys.exit(f"{path.name} names the build folder")
-    use_cmake_package(prefix, options.work / "cmake", options.compiler)
-    use_pkg_config(prefix, options.work / "pkg-config", options.compiler, options.libdir)
+    for name in ("LICENSE", "THIRD_PARTY_NOTICES.md"):
+        if not list(prefix.rglob(name)):
+            sys.exit(f"{name} was not installed")
+    compilers = options.compiler, options.cxx_compiler
+    use_cmake_package(prefix, options.work / "cmake", compilers)
+    use_pkg_config(prefix, options.work / "pkg-config", compilers, options.libdir)
+    use_dlopen(prefix, options.work / "dlopen", compilers, options.libdir)
     return 0
 
 

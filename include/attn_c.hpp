@@ -1,0 +1,351 @@
+/* attn_c for C++17: the C interface of attn_c.h with handles that release themselves, exceptions
+ * instead of statuses, and containers instead of pointers and counts. Header only; it calls nothing
+ * but the C functions, so that a program may be compiled by another compiler than the library, and
+ * run with a newer one.
+ *
+ * What each function does, its errors and its rules for threads stand in attn_c.h, at the C
+ * function of the same name. Additions of this header:
+ *   Failures   Every failure of a C function is thrown as attn_c::Error, or a class derived from it
+ *              where a program may want to tell it apart.
+ *   Lifetime   Handles own one reference and move; one that was moved from, or was made by default,
+ *              is empty and may only be assigned to, destroyed or asked. The library keeps what an
+ *              object needs, so handles may go away in any order.
+ *   Tensors    Describe memory of the caller, which must live until the last execution that uses it
+ *              has ended. Nothing here allocates or copies elements.
+ */
+#ifndef ATTN_C_HPP_
+#define ATTN_C_HPP_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "attn_c.h"
+
+namespace attn_c {
+
+// ---- Errors -------------------------------------------------------------------------------------
+
+/* A call that failed; what() is the library's message. */
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const attn_error& error)
+      : std::runtime_error(error.message),
+        status_(error.status),
+        native_code_(error.native_code),
+        native_domain_(error.native_domain),
+        flags_(error.flags) {}
+
+  attn_status status() const noexcept { return status_; }
+  /* The driver's, the compiler's or the system's code, and whose it is (ATTN_DOMAIN_...). */
+  int64_t native_code() const noexcept { return native_code_; }
+  uint32_t native_domain() const noexcept { return native_domain_; }
+  /* The device context is lost: retrying cannot help. */
+  bool sticky() const noexcept { return (flags_ & ATTN_ERROR_STICKY) != 0; }
+
+ private:
+  attn_status status_;
+  int64_t native_code_;
+  uint32_t native_domain_;
+  uint32_t flags_;
+};
+
+/* The statuses that a program may want to tell apart. */
+struct InvalidArgument : Error {
+  using Error::Error;
+};
+struct Unsupported : Error {
+  using Error::Error;
+};
+struct VersionMismatch : Error {
+  using Error::Error;
+};
+struct Unavailable : Error {
+  using Error::Error;
+};
+struct NotPrepared : Error {
+  using Error::Error;
+};
+struct CaptureRefused : Error {
+  using Error::Error;
+};
+struct Busy : Error {
+  using Error::Error;
+};
+struct OutOfMemory : Error {
+  using Error::Error;
+};
+
+namespace detail {
+
+[[noreturn]] inline void raise(const attn_error& error) {
+  switch (error.status) {
+    case ATTN_INVALID_ARGUMENT:
+      throw InvalidArgument(error);
+    case ATTN_UNSUPPORTED:
+      throw Unsupported(error);
+    case ATTN_VERSION:
+      throw VersionMismatch(error);
+    case ATTN_UNAVAILABLE:
+      throw Unavailable(error);
+    case ATTN_NOT_PREPARED:
+      throw NotPrepared(error);
+    case ATTN_CAPTURE:
+      throw CaptureRefused(error);
+    case ATTN_BUSY:
+      throw Busy(error);
+    case ATTN_OUT_OF_MEMORY:
+      throw OutOfMemory(error);
+    default:
+      throw Error(error);
+  }
+}
+
+/* Calls call(attn_error*) and throws what it reports. */
+template <class Call>
+void check(Call&& call) {
+  attn_error error;
+  error.struct_size = sizeof error;
+  error.message[0] = '\0';
+  if (call(&error) != ATTN_OK) raise(error);
+}
+
+/* Fills a struct of the library's by call(T*, attn_error*). */
+template <class T, class Call>
+T filled(Call&& call) {
+  T value = attn_init<T>();
+  check([&](attn_error* error) { return call(&value, error); });
+  return value;
+}
+
+/* A text by the two-call rule; it may grow between the calls. */
+template <class Call>
+std::string text(Call&& call) {
+  std::string value;
+  size_t needed = 256;
+  while (value.size() < needed) {
+    value.resize(needed);
+    check([&](attn_error* error) { return call(&value[0], value.size(), &needed, error); });
+  }
+  value.resize(needed > 0 ? needed - 1 : 0);
+  return value;
+}
+
+/* Null for an empty text, which the library reads as the default. */
+inline const char* or_null(const std::string& text) {
+  return text.empty() ? nullptr : text.c_str();
+}
+
+/* One reference of a C object, given back by `Release`. */
+template <class T, void (*Release)(T*)>
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(T* owned) noexcept : handle_(owned) {}
+  /* The C handle, for functions of attn_c.h; null when empty. */
+  T* get() const noexcept { return handle_.get(); }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+  /* Gives the C handle to the caller, who must release it. */
+  T* release() noexcept { return handle_.release(); }
+  /* Gives the reference back now. */
+  void reset() noexcept { handle_.reset(); }
+
+ protected:
+  /* Makes an object by call(T**, attn_error*). */
+  template <class Call>
+  static T* create(Call&& call) {
+    T* made = nullptr;
+    check([&](attn_error* error) { return call(&made, error); });
+    return made;
+  }
+
+ private:
+  struct Deleter {
+    void operator()(T* handle) const noexcept { Release(handle); }
+  };
+  std::unique_ptr<T, Deleter> handle_;
+};
+
+}  // namespace detail
+
+// ---- Tensors ------------------------------------------------------------------------------------
+
+/* Element types; those of C++ by type_of<T>(). */
+constexpr attn_dtype kFloat16 = {ATTN_DTYPE_FLOAT, 16, 1};
+constexpr attn_dtype kBfloat16 = {ATTN_DTYPE_BFLOAT, 16, 1};
+constexpr attn_dtype kFloat32 = {ATTN_DTYPE_FLOAT, 32, 1};
+constexpr attn_dtype kFloat64 = {ATTN_DTYPE_FLOAT, 64, 1};
+constexpr attn_dtype kInt32 = {ATTN_DTYPE_INT, 32, 1};
+constexpr attn_dtype kInt64 = {ATTN_DTYPE_INT, 64, 1};
+constexpr attn_dtype kBool = {ATTN_DTYPE_BOOL, 8, 1};
+
+template <class T>
+constexpr attn_dtype type_of() {
+  using Element = std::remove_cv_t<T>;
+  static_assert(std::is_arithmetic_v<Element>, "name the element type, kFloat16 for example");
+  if (std::is_same_v<Element, bool>) return kBool;
+  constexpr uint8_t code = std::is_floating_point_v<Element> ? ATTN_DTYPE_FLOAT
+                           : std::is_signed_v<Element>       ? ATTN_DTYPE_INT
+                                                             : ATTN_DTYPE_UINT;
+  return {code, static_cast<uint8_t>(8 * sizeof(Element)), 1};
+}
+
+/* A description of a tensor: an attn_tensor that is easily made. */
+class Tensor : public attn_tensor {
+ public:
+  /* Row-major without gaps. Without data it is a shape for queries and inference, where -1 is any
+   * extent. Throws std::length_error beyond ATTN_MAX_RANK axes. */
+  Tensor(attn_dtype type, const std::vector<int64_t>& sizes, const void* memory = nullptr)
+      : attn_tensor(attn_init<attn_tensor>()) {
+    if (sizes.size() > ATTN_MAX_RANK) throw std::length_error("attn_c: too many axes");
+    dtype = type;
+    ndim = static_cast<int32_t>(sizes.size());
+    /* The library only writes to what is bound as an output. */
+    data = const_cast<void*>(memory);
+    int64_t stride = 1;
+    for (size_t axis = sizes.size(); axis-- > 0;) {
+      shape[axis] = sizes[axis];
+      if (memory != nullptr) strides[axis] = stride;
+      stride *= sizes[axis];
+    }
+    if (memory != nullptr) {
+      device_type = ATTN_DEVICE_CPU;
+      flags = ATTN_TENSOR_BROADCAST; /* strides are always stated */
+    }
+  }
+  /* Host memory of a type of C++. */
+  template <class T>
+  Tensor(T* memory, const std::vector<int64_t>& sizes) : Tensor(type_of<T>(), sizes, memory) {}
+  /* One number. */
+  template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+  explicit Tensor(T* number) : Tensor(type_of<T>(), {}, number) {}
+
+  /* Elements between neighbours of each axis, one number an axis. */
+  Tensor& with_strides(const std::vector<int64_t>& steps) {
+    if (steps.size() != static_cast<size_t>(ndim)) {
+      throw std::length_error("attn_c: a stride for each axis");
+    }
+    for (size_t axis = 0; axis < steps.size(); ++axis) strides[axis] = steps[axis];
+    flags |= ATTN_TENSOR_BROADCAST;
+    return *this;
+  }
+  /* ATTN_DEVICE_... and the number of the device. */
+  Tensor& on(int32_t type, int32_t id = 0) {
+    device_type = type;
+    device_id = id;
+    return *this;
+  }
+  /* Element (0, ...) lies so many bytes behind data. */
+  Tensor& at_byte(uint64_t offset) {
+    byte_offset = offset;
+    return *this;
+  }
+  /* The bytes behind data, which strides are then checked against. */
+  Tensor& of_bytes(uint64_t bytes) {
+    data_bytes = bytes;
+    return *this;
+  }
+  /* It may not be bound as an output. */
+  Tensor& read_only() {
+    flags |= ATTN_TENSOR_READ_ONLY;
+    return *this;
+  }
+};
+
+/* Tensors by slot. Slots are the standard's indices, or ATTN_SLOT_EXTENSION and up. */
+class Arguments {
+ public:
+  Arguments() = default;
+  Arguments(std::initializer_list<std::pair<uint32_t, Tensor>> tensors) {
+    for (const auto& [slot, tensor] : tensors) add(slot, tensor);
+  }
+  Arguments(Arguments&&) = default;
+  Arguments& operator=(Arguments&&) = default;
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  Arguments& add(uint32_t slot, const attn_tensor& tensor) {
+    tensors_.push_back(tensor);
+    list_.push_back({slot, 0, &tensors_.back()});
+    return *this;
+  }
+  /* An output that is wanted, whose shape follows: for queries and plans. */
+  Arguments& want(uint32_t slot) {
+    list_.push_back({slot, 0, nullptr});
+    return *this;
+  }
+  const attn_arg* data() const noexcept { return list_.data(); }
+  uint32_t size() const noexcept { return static_cast<uint32_t>(list_.size()); }
+
+ private:
+  std::deque<attn_tensor> tensors_;
+  std::vector<attn_arg> list_;
+};
+
+/* Attributes of an operator by name. */
+class Attributes {
+ public:
+  Attributes() = default;
+  Attributes(Attributes&&) = default;
+  Attributes& operator=(Attributes&&) = default;
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
+
+  Attributes& set(std::string_view name, int64_t value) {
+    add(name, ATTN_ATTRIBUTE_INT).i = value;
+    return *this;
+  }
+  Attributes& set(std::string_view name, int value) { return set(name, int64_t{value}); }
+  Attributes& set(std::string_view name, double value) {
+    add(name, ATTN_ATTRIBUTE_FLOAT).f = value;
+    return *this;
+  }
+  Attributes& set(std::string_view name, std::string_view value) {
+    const std::string& kept = texts_.emplace_back(value);
+    return keep(add(name, ATTN_ATTRIBUTE_STRING), kept);
+  }
+  Attributes& set(std::string_view name, const char* value) {
+    return set(name, std::string_view(value));
+  }
+  Attributes& set(std::string_view name, std::vector<int64_t> values) {
+    return keep(add(name, ATTN_ATTRIBUTE_INTS), integers_.emplace_back(std::move(values)));
+  }
+  Attributes& set(std::string_view name, std::vector<float> values) {
+    return keep(add(name, ATTN_ATTRIBUTE_FLOATS), numbers_.emplace_back(std::move(values)));
+  }
+  const attn_attribute* data() const noexcept { return list_.data(); }
+  uint32_t size() const noexcept { return static_cast<uint32_t>(list_.size()); }
+
+ private:
+  attn_attribute& add(std::string_view name, uint32_t type) {
+    const std::string& kept = texts_.emplace_back(name);
+    list_.push_back({kept.c_str(), type, 0, 0, 0, nullptr});
+    return list_.back();
+  }
+  template <class Values>
+  Attributes& keep(attn_attribute& attribute, const Values& values) {
+    attribute.data = values.data();
+    attribute.count = static_cast<uint32_t>(values.size());
+    return *this;
+  }
+
+  /* Deques, because growing them moves nothing that the attributes point to. */
+  std::deque<std::string> texts_;
+  std::deque<std::vector<int64_t>> integers_;
+  std::deque<std::vector<float>> numbers_;
+  std::vector<attn_attribute> list_;
+};
+
+}  // namespace attn_c
+
+#include "attn_c_objects.hpp"
+
+#endif /* ATTN_C_HPP_ */
