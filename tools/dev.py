@@ -11,6 +11,7 @@ from dev_build import BuildError, build, build_aloud, jobs, presets
 from dev_gpu import SANITIZER_TOOLS, gpu_bench, gpu_test
 from dev_setup import BUILD, ROOT, VENV, SetupError, environment, say
 from dev_test import labels, test
+from dev_wheel import wheel
 
 PYTHON = VENV / "bin" / "python"
 
@@ -53,6 +54,11 @@ def command_gpu_test(options):
 def command_gpu_bench(options):
     """Measurements that need a device; with what the machine has, as gpu-test."""
     return gpu_bench(options.arguments)
+
+
+def command_wheel(options):
+    dev_setup.set_up_tests()  # for NVRTC, which makes the pack
+    return wheel(options.pack)
 
 
 def command_fuzz(options):
@@ -147,6 +153,8 @@ def parser():
     gpu.add_argument("--sanitizer", nargs="*", choices=SANITIZER_TOOLS, metavar="TOOL",
                      help="a small suite under compute-sanitizer: " + ", ".join(SANITIZER_TOOLS))
     gpu.add_argument("--seconds", type=int, default=1800, help="for each suite or tool (1800)")
+    add("wheel", command_wheel, "the Python package as a wheel, in build/dist").add_argument(
+        "--pack", action="store_true", help="make the pack of ready kernels first (minutes)")
     fuzz = add("fuzz", command_fuzz, "fuzz the C boundary")
     fuzz.add_argument("seconds", nargs="?", type=int, default=60, help="for each target (60)")
     fuzz.add_argument("--merge", action="store_true", help="then rewrite tests/fuzz/corpus")
