@@ -6,6 +6,8 @@
 #endif
 
 #include "dlpack_capsule.h"
+#include "dlpack_export.h"
+#include "fast_execute.h"
 
 namespace {
 
@@ -162,7 +164,36 @@ ATTN_SEQUENCE(double, real)
   }
 }
 
+%apply unsigned int* OUTPUT { uint32_t* done };
+%apply void* { void* stream };
+
 %inline %{
+/* A new DLPack capsule of a description; it keeps `owner` until its consumer lets go. */
+PyObject* capsule_of(const attn_tensor* tensor, PyObject* owner, bool versioned) {
+  if (tensor == nullptr) {
+    PyErr_SetString(PyExc_ValueError, "capsule_of: a tensor is needed");
+    return nullptr;
+  }
+  return capsule_of_tensor(*tensor, owner, versioned);
+}
+
+/* attn_plan_execute with tensors by name. `done` is 0, and nothing ran, where an argument is not
+ * the usual case: the layer in Python takes such calls. */
+attn_status execute_by_name(attn_plan* plan, attn_session* session, PyObject* inputs,
+                            PyObject* input_slots, PyObject* outputs, PyObject* output_slots,
+                            PyObject* keywords, void* stream, uint32_t* done, attn_error* error) {
+  FastArguments ins, outs;
+  *done = ins.fill(inputs, input_slots, keywords) && outs.fill(outputs, output_slots, keywords);
+  if (*done == 0) return ATTN_OK;
+  attn_execute_desc desc = ATTN_EXECUTE_DESC_INIT;
+  desc.stream = stream;
+  PyThreadState* const state = PyEval_SaveThread();
+  const attn_status status = attn_plan_execute(plan, session, ins.data(), ins.size(), outs.data(),
+                                               outs.size(), &desc, error);
+  PyEval_RestoreThread(state);
+  return status;
+}
+
 /* Sets what makes an exception of (status, native code, native domain, flags, message). */
 void set_error_factory(PyObject* factory) {
   Py_XINCREF(factory);

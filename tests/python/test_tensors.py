@@ -87,7 +87,7 @@ def test_a_subclass_is_of_its_bases_family(op, foreign_module):
 
 def test_results_that_numpy_cannot_pass_on_stay_numpys(op, foreign_module):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy alone has no bfloat16")
-    family = attn_c._tensors.Family(Foreign(prompt()["query"]))
+    family = attn_c._tensors.Family(Foreign(prompt()["query"]), op.context)
     array = family.empty(attn_c.TensorSpec("bfloat16", (2, 3)))
     assert array.dtype == ml_dtypes.bfloat16 and family.finish(array) is array
     assert isinstance(family.finish(np.zeros(3, np.float16)), Foreign)

@@ -14,8 +14,10 @@ says of objects, threads and errors holds here.
 from . import _loading  # noqa: F401  (first: it decides which library the rest uses)
 from ._binding import Binding
 from ._context import Context, ContextInfo, ContextStats, Session
+from ._graph import Graph, Stream
 from ._introspection import (
     AttributeInfo, DeviceInfo, OperatorInfo, SlotInfo, abi_version, devices, operators, version)
+from ._memory import Tensor, view
 from ._op import Op, Support
 from ._plan import Plan, PlanInfo
 from ._tensors import TensorSpec
@@ -27,7 +29,8 @@ __version__ = version()
 
 __all__ = [
     "AttributeInfo", "Binding", "Busy", "CaptureConflict", "CompileFailed", "Context",
-    "ContextInfo", "ContextStats", "DeviceFailed", "DeviceInfo", "Error", "Fault", "Internal",
-    "InvalidArgument", "NotPrepared", "Op", "OperatorInfo", "OutOfMemory", "Plan", "PlanInfo",
-    "Session", "SlotInfo", "Support", "TensorSpec", "Unavailable", "Unsupported",
-    "VersionMismatch", "abi_version", "devices", "operators", "version"]
+    "ContextInfo", "ContextStats", "DeviceFailed", "DeviceInfo", "Error", "Fault", "Graph",
+    "Internal", "InvalidArgument", "NotPrepared", "Op", "OperatorInfo", "OutOfMemory", "Plan",
+    "PlanInfo", "Session", "SlotInfo", "Stream", "Support", "Tensor", "TensorSpec",
+    "Unavailable", "Unsupported", "VersionMismatch", "abi_version", "devices", "operators",
+    "version", "view"]

@@ -5,6 +5,7 @@ from typing import Any, Mapping, Optional
 
 from . import native
 from ._plan import PlanInfo, execute_desc, fill_prepare_desc, plan_info, whole_text
+from ._streams import NO_WAIT, current_of
 from ._tensors import Arguments
 from .errors import InvalidArgument
 
@@ -20,7 +21,10 @@ class Binding:
         self.session = session
         self._kept: dict = {}
         self._handle = native.attn_binding_create(op.handle, session.handle)
-        ins, outs = op.input_arguments(inputs), op.output_arguments(outputs)
+        ins, outs = op.input_arguments(inputs, NO_WAIT), op.output_arguments(outputs, NO_WAIT)
+        self._current = None
+        if op.context.device_type == native.ATTN_DEVICE_CUDA:
+            self._current = current_of([*inputs.values(), *outputs.values()])
         native.attn_binding_set_tensors(self._handle, ins.native, outs.native)
         self._kept["all"] = (ins, outs)
 
@@ -47,7 +51,7 @@ class Binding:
             self._kept.pop((kind, info.slot), None)
             return
         arguments = Arguments()
-        arguments.add(info, value)
+        arguments.add(info, value, NO_WAIT)
         bind(self._open_handle, info.slot, arguments.native.tensor(0))
         self._kept[kind, info.slot] = arguments
 
@@ -65,10 +69,17 @@ class Binding:
         fill_prepare_desc(desc, **options)
         native.attn_binding_prepare(self._open_handle, desc)
 
-    def execute(self, stream: Optional[int] = None, workspace=None, prepare: bool = False,
+    def execute(self, stream: Any = None, workspace: Any = None, prepare: bool = False,
                 bake_host_values: bool = False) -> None:
         """Runs what is bound. Raises NotPrepared without a fitting plan, unless `prepare` asks for
-        one to be made. Other threads of Python run meanwhile."""
+        one to be made. Other threads of Python run meanwhile.
+
+        stream: an int, an object with __cuda_stream__ or a stream of PyTorch or CuPy; None is the
+        current stream of the library that the first CUDA tensor was bound from, else the null
+        stream. Work of other streams on the tensors is the caller's to wait for.
+        """
+        if stream is None and self._current is not None:
+            stream = self._current()
         native.attn_binding_execute(
             self._open_handle, execute_desc(stream, workspace, prepare, bake_host_values))
 

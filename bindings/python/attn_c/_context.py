@@ -1,10 +1,15 @@
 """A device with its options, and orders of executions on it."""
 
 import contextlib
-from typing import NamedTuple, Optional
+from typing import Any, ContextManager, NamedTuple, Optional, Sequence
+
+import numpy as np
 
 from . import errors, native  # noqa: F401  (errors: so that native raises them)
+from ._graph import Graph, Stream, capture
+from ._memory import Tensor, empty
 from ._op import Op
+from ._streams import handle_of
 from ._values import address, integer, text
 from .errors import InvalidArgument
 
@@ -88,6 +93,8 @@ class Context:
             if value is not None:
                 setattr(desc, name, text(name, value))
         self.handle = native.attn_context_create(desc)
+        self.device_type: int = desc.device_type
+        self.device_id: int = desc.device_id
         self._idle_sessions: list[Session] = []
 
     def op(self, domain: str, type: str, /, version: int = 1, label: Optional[str] = None,
@@ -127,6 +134,32 @@ class Context:
         native.attn_context_get_stats(self.handle, stats)
         return ContextStats(*(getattr(stats, name) for name in ContextStats._fields))
 
+    def empty(self, shape: Sequence[int], dtype: Any = "float32", *,
+              kind: str = "device") -> Tensor:
+        """Memory with arbitrary content, as a tensor that speaks DLPack; given back with the last
+        reference, on CUDA after the device has ended its work. kind: device, host or pinned."""
+        return empty(self, shape, dtype, kind)
+
+    def put(self, array: Any, *, kind: str = "device", stream: Any = None) -> Tensor:
+        """A copy of a numpy array in memory of the device; it is there when this returns."""
+        array = np.asarray(array)
+        return empty(self, array.shape, array.dtype, kind).copy_from(array, stream)
+
+    def stream(self) -> Stream:
+        """A new stream; on the CPU, which is synchronous, the null stream."""
+        return Stream(self)
+
+    def capture(self, stream: Any) -> ContextManager[Graph]:
+        """Captures what the block executes in the stream:
+
+            with ctx.capture(stream) as graph:
+                binding.execute(stream)
+            graph.launch(stream)
+
+        Raises Unsupported on the CPU. Within PyTorch use torch.cuda.graph instead.
+        """
+        return capture(self, stream)
+
     def trim(self) -> None:
         """Frees plans that nobody holds, idle sessions of calls, and idle scratch."""
         self._idle_sessions.clear()
@@ -150,6 +183,6 @@ class Session:
         native.attn_session_poll_faults(self.handle, info)
         return info.bits, info.text
 
-    def clear_faults(self, stream: Optional[int] = None) -> None:
+    def clear_faults(self, stream: Any = None) -> None:
         """Ends a poisoning, in the order of the stream."""
-        native.attn_session_clear_faults(self.handle, address("stream", stream))
+        native.attn_session_clear_faults(self.handle, handle_of(stream))

@@ -9,6 +9,7 @@ from . import native
 from ._binding import Binding
 from ._introspection import OperatorInfo, SlotInfo, find_operator
 from ._plan import Plan, execute_desc, fill_prepare_desc
+from ._streams import current_of, handle_of
 from ._tensors import Arguments, Family, TensorSpec, spec_of
 from ._values import integer, real, shown, text
 from .errors import InvalidArgument, Unsupported
@@ -73,6 +74,9 @@ class Op:
         self.context = context
         self.handle = native.attn_op_create(context.handle, desc)
         self.info: OperatorInfo = find_operator(domain, type, version)
+        self.on_device = context.device_type != native.ATTN_DEVICE_CPU
+        self.input_slots = {info.name: info.slot for info in self.info.inputs}
+        self.output_slots = {info.name: info.slot for info in self.info.outputs}
         self._inputs = {info.name: info for info in self.info.inputs}
         self._outputs = {info.name: info for info in self.info.outputs}
 
@@ -114,6 +118,14 @@ class Op:
             else:
                 arguments.add_spec(info, value, stream)
         return arguments
+
+    def stream_of(self, stream: Any, tensors: Mapping[str, Any]) -> Optional[int]:
+        """The handle of a stream; for None the current one of the library that the first CUDA
+        tensor comes from, else the null stream's."""
+        if stream is None and self.on_device:
+            current = current_of(tensors.values())
+            return current() if current is not None else None
+        return handle_of(stream)
 
     def _add_aliases(self, outs: Arguments, aliases: Optional[Mapping[str, str]]) -> None:
         for output, source in (aliases or {}).items():
@@ -206,13 +218,15 @@ class Op:
 
     def __call__(self, *, outputs: Optional[Sequence[str]] = None,
                  out: Optional[Mapping[str, Any]] = None, session=None,
-                 stream: Optional[int] = None, engine: Optional[str] = None, **inputs):
+                 stream: Any = None, engine: Optional[str] = None, **inputs: Any) -> Any:
         """Runs the op and gives a named tuple of outputs in the family of the first input; numpy's
-        where that family's module has no from_dlpack.
+        (on a device attn_c.Tensor) where that family's module has no from_dlpack.
 
         outputs: the names wanted; without it all that the op can give. out: memory of the caller
-        for some of them, an input's own for work in place. Prepares by itself.
+        for some of them, an input's own for work in place. stream: as Binding.execute's. Prepares
+        by itself.
         """
+        stream = self.stream_of(stream, inputs)
         ins = self.input_arguments(inputs, stream)
         given = dict(out or {})
         if outputs is None:
@@ -222,7 +236,7 @@ class Op:
             names = list(dict.fromkeys([*outputs, *given]))
         first = next((inputs[info.name] for info in self.info.inputs
                       if inputs.get(info.name) is not None), None)
-        family = Family(first)
+        family = Family(first, self.context)
         results = {}
         for name in names:
             results[name] = given[name] if name in given else self._make(ins, name, family)

@@ -4,10 +4,13 @@ import json
 from typing import Any, Mapping, NamedTuple, Optional
 
 from . import native
+from ._streams import handle_of
 from ._tensors import memory_of
-from ._values import address, integer, text
+from ._values import integer, text
 
 _FIRST_TEXT_BYTES = 4096
+_execute_by_name = native._native.execute_by_name  # the step below is felt by each call
+_VERSION = {"max_version": (1, 1)}  # what __dlpack__ is told of us
 
 
 class PlanInfo(NamedTuple):
@@ -71,7 +74,7 @@ def execute_desc(stream=None, workspace=None, prepare=False, bake_host_values=Fa
     desc = native.attn_execute_desc()
     desc.flags = ((native.ATTN_EXECUTE_PREPARE if prepare else 0)
                   | (native.ATTN_EXECUTE_BAKE_HOST_VALUES if bake_host_values else 0))
-    desc.stream = address("stream", stream)
+    desc.stream = handle_of(stream)
     if workspace is not None:
         desc.workspace, desc.workspace_bytes = memory_of(workspace)
     return desc
@@ -88,15 +91,24 @@ class Plan:
         self._handle = handle
 
     def execute(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, session=None,
-                stream: Optional[int] = None, workspace=None,
+                stream: Any = None, workspace: Any = None,
                 bake_host_values: bool = False) -> None:
         """Runs on these tensors, by the standard's names; the outputs are the caller's memory.
 
         session: a Session of the context, one thread at a time; without it one is taken from the
-        context's pool. workspace: an array for scratch instead of the session's.
+        context's pool. stream: as Binding.execute's. workspace: an array for scratch instead of
+        the session's.
         """
-        ins = self.op.input_arguments(inputs, stream)
-        outs = self.op.output_arguments(outputs, stream)
+        op = self.op
+        if stream is not None or op.on_device:
+            stream = op.stream_of(stream, inputs)
+        if session is not None and workspace is None and not bake_host_values:
+            keywords = _VERSION if not stream else {"max_version": (1, 1), "stream": stream}
+            if _execute_by_name(self._handle, session.handle, inputs, op.input_slots, outputs,
+                                op.output_slots, keywords, stream):
+                return
+        ins = op.input_arguments(inputs, stream)
+        outs = op.output_arguments(outputs, stream)
         desc = execute_desc(stream, workspace, bake_host_values=bake_host_values)
         self.run(ins, outs, session, desc)
 

@@ -9,6 +9,8 @@ import numpy as np
 from . import native
 from ._dtypes import code_of, name_of, numpy_type
 from ._introspection import SlotInfo
+from ._memory import Tensor, empty
+from ._streams import keywords_of, root_of
 from ._values import integer, shown
 from .errors import InvalidArgument
 
@@ -28,7 +30,7 @@ def _capsule(value, stream):
     """The DLPack capsule of an object; old producers know no version and no read-only arrays."""
     keywords = {}
     if stream is not None and value.__dlpack_device__()[0] == native.ATTN_DEVICE_CUDA:
-        keywords["stream"] = stream  # the producer's work is to come before ours
+        keywords = keywords_of(value, stream)
     try:
         return value.__dlpack__(max_version=(1, 1), **keywords)
     except TypeError:
@@ -73,7 +75,12 @@ class Arguments:
         self.kept: list = []
 
     def add(self, info: SlotInfo, value, stream=None) -> None:
-        """Adds an array, a tensor, or for integer slots plain numbers."""
+        """Adds an array, a tensor, or for integer slots plain numbers. stream: the handle of the
+        stream that will use it, NO_WAIT where nothing is launched yet."""
+        if isinstance(value, Tensor):
+            self.native.add_tensor(info.slot, value.native)
+            self.kept.append((value, None))
+            return
         if not hasattr(value, "__dlpack__"):
             value = _array_of_numbers(info, value)
         try:
@@ -143,34 +150,52 @@ def memory_of(value) -> tuple[int, int]:
     return tensor.data + tensor.byte_offset, elements * tensor.dtype.bits // 8
 
 
+def _from_dlpack_of(root: str):
+    """What makes a tensor of a package from DLPack; None where it has nothing of the kind."""
+    if root in ("jax", "jaxlib"):
+        root = "jax.dlpack"
+    maker = getattr(sys.modules.get(root), "from_dlpack", None)
+    return maker if callable(maker) else None
+
+
 class Family:
     """Makes outputs in the family of an input: that of its type's module, or of a base's, if there
-    is one that makes tensors from DLPack; else numpy. Decided before anything runs."""
+    is one that makes tensors from DLPack; else numpy on the host, and attn_c.Tensor on a device.
+    Decided before anything runs."""
 
-    def __init__(self, like) -> None:
-        self._like = like
-        self._module = None
-        self._is_torch = False
-        if isinstance(like, np.ndarray) or not hasattr(like, "__dlpack__"):
+    def __init__(self, like, context) -> None:
+        self._like, self._context = like, context
+        self._on_device = context.device_type != native.ATTN_DEVICE_CPU
+        self._torch = None
+        self._from_dlpack = None
+        if isinstance(like, (np.ndarray, Tensor)) or not hasattr(like, "__dlpack__"):
             return
         for kind in type(like).__mro__:
             root = kind.__module__.partition(".")[0]
-            module = sys.modules.get(root)
-            self._is_torch = root == "torch" and module is not None
-            if self._is_torch or callable(getattr(module, "from_dlpack", None)):
-                self._module = module
+            if root == "torch" and root in sys.modules:
+                self._torch = sys.modules[root]
+                return
+            self._from_dlpack = _from_dlpack_of(root)
+            if self._from_dlpack is not None:
                 return
 
     def empty(self, spec: TensorSpec):
-        """Memory for an output: of the family itself where it can be written to, else numpy's."""
-        if self._is_torch:
-            return self._module.empty(tuple(spec.shape), dtype=getattr(self._module, spec.dtype),
-                                      device=self._like.device)
-        return np.empty(tuple(spec.shape), numpy_type(spec.dtype))
+        """Memory for an output: of the family itself where it can be written to."""
+        shape = tuple(spec.shape)
+        if self._torch is not None:
+            return self._torch.empty(shape, dtype=getattr(self._torch, spec.dtype),
+                                     device=self._like.device)
+        if root_of(self._like) == "cupy" and spec.dtype != "bfloat16":
+            return sys.modules["cupy"].empty(shape, spec.dtype)
+        if self._on_device or isinstance(self._like, Tensor):
+            return empty(self._context, shape, spec.dtype, "device")
+        return np.empty(shape, numpy_type(spec.dtype))
 
     def finish(self, array):
         """What the caller gets of `empty`'s memory once it is filled. numpy keeps what it cannot
         pass on by DLPack: bfloat16."""
-        if self._module is None or self._is_torch or array.dtype.kind == "V":
+        if self._from_dlpack is None or (isinstance(array, np.ndarray) and array.dtype.kind == "V"):
             return array
-        return self._module.from_dlpack(array)
+        if root_of(array) == root_of(self._like):
+            return array
+        return self._from_dlpack(array)
