@@ -39,7 +39,10 @@ def test_everything_is_in_it_and_nothing_else(wheel):
     assert all(name.startswith(OURS) for name in names)
     inside = {name.removeprefix("attn_c/") for name in names if name.startswith("attn_c/")}
     sources = ROOT / "bindings" / "python" / "attn_c"
-    expected = {path.relative_to(sources).as_posix() for path in sources.rglob("*")
+    cases = ROOT / "tests" / "golden" / "cases"
+    golden = {f"golden/{path.name}" for path in cases.iterdir()}
+    assert golden <= inside
+    expected = golden | {path.relative_to(sources).as_posix() for path in sources.rglob("*")
                 if path.is_file() and path.suffix != ".pyc"}
     assert expected <= inside
     assert {"_native.abi3.so", "libattn_c.so.0", "native.py", "py.typed"} <= inside

@@ -19,6 +19,11 @@ CODES = {
     "uint32": (native.ATTN_DTYPE_UINT, 32),
     "uint64": (native.ATTN_DTYPE_UINT, 64),
     "bool": (native.ATTN_DTYPE_BOOL, 8),
+    # DLPack's codes; only operators that move elements take these.
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
 }
 _NAMES = {code: name for name, code in CODES.items()}
 
@@ -48,11 +53,16 @@ def name_of(code: int, bits: int) -> str:
 
 
 def numpy_type(name: str) -> np.dtype:
-    """numpy's type of a name; bfloat16 is the package ml_dtypes'."""
-    if name != "bfloat16":
+    """numpy's type of a name; bfloat16 and those of 8 bits are the package ml_dtypes'."""
+    if not name.startswith(("bfloat16", "float8")):
         return np.dtype(name)
     try:
         import ml_dtypes
     except ImportError:
-        raise Unsupported("bfloat16 in numpy needs the package ml_dtypes") from None
-    return np.dtype(ml_dtypes.bfloat16)
+        raise Unsupported(f"{name} in numpy needs the package ml_dtypes") from None
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+def is_extension(dtype: np.dtype) -> bool:
+    """Whether a type is none of numpy's own, so that numpy cannot pass it on by DLPack."""
+    return dtype.isbuiltin == 2

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional, Sequence
 import numpy as np
 
 from . import native
-from ._dtypes import code_of, name_of, numpy_type
+from ._dtypes import code_of, is_extension, name_of, numpy_type
 from ._introspection import SlotInfo
 from ._memory import Tensor, empty
 from ._streams import keywords_of, root_of
@@ -84,7 +84,7 @@ class Arguments:
         if not hasattr(value, "__dlpack__"):
             value = _array_of_numbers(info, value)
         try:
-            if isinstance(value, np.ndarray) and value.dtype.kind == "V":
+            if isinstance(value, np.ndarray) and is_extension(value.dtype):
                 self._add_extension_type(info, value)
                 return
             capsule = _capsule(value, stream)
@@ -96,7 +96,7 @@ class Arguments:
         self.kept.append((value, capsule))
 
     def _add_extension_type(self, info: SlotInfo, array: np.ndarray) -> None:
-        """A numpy array of a type that numpy cannot pass on by DLPack: bfloat16."""
+        """A numpy array of a type that numpy cannot pass on by DLPack, as bfloat16."""
         code, bits = code_of(array.dtype)
         size = array.itemsize
         if any(stride % size for stride in array.strides):
@@ -194,7 +194,8 @@ class Family:
     def finish(self, array):
         """What the caller gets of `empty`'s memory once it is filled. numpy keeps what it cannot
         pass on by DLPack: bfloat16."""
-        if self._from_dlpack is None or (isinstance(array, np.ndarray) and array.dtype.kind == "V"):
+        if self._from_dlpack is None or (
+                isinstance(array, np.ndarray) and is_extension(array.dtype)):
             return array
         if root_of(array) == root_of(self._like):
             return array
