@@ -9,6 +9,7 @@ import zipfile
 from conftest import ROOT, VERSIONS, find_python
 
 MAX_BYTES = 20 << 20
+CASES = len(list((ROOT / "tests" / "golden" / "cases").glob("*.json")))
 OURS = ("attn_c/", "attn_c-")
 
 
@@ -94,3 +95,15 @@ def test_its_own_library_is_used(installed):
             "found = {line.split()[-1] for line in lines if 'libattn_c' in line}\n"
             "print(found == {inside + '/libattn_c.so.0'})\n")
     assert run(installed, "-c", code) == "True\n"
+
+
+def test_the_commands_need_no_other_package(installed):
+    verified = json.loads(run(installed, "-m", "attn_c", "verify", "--json"))
+    assert verified["suites"] == {"golden": {"passed": CASES, "failed": 0, "skipped": 0}}
+    assert "golden cases passed" in run(installed, "-m", "attn_c", "verify")
+    known = json.loads(run(installed, "-m", "attn_c", "info", "--json"))
+    assert known["library"].startswith(known["package"])
+    assert "GroupQueryAttention" in run(installed, "-m", "attn_c", "list")
+    assert json.loads(run(installed, "-m", "attn_c", "doctor", "--json"))["findings"]
+    rows = json.loads(run(installed, "-m", "attn_c", "bench", "host", "--json"))["rows"]
+    assert [row["metric"] for row in rows] == ["time, binding", "time, plan"]

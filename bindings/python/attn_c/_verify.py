@@ -1,13 +1,18 @@
-"""Runs the official node tests of the package onnx: python -m attn_c verify."""
+"""python -m attn_c verify: the golden cases of this package, which need numpy alone, and the
+official node tests of the package onnx where that is installed."""
 
-import json
+import importlib.util
 import re
 import sys
 import unittest
 import warnings
 from typing import NamedTuple, Optional
 
+from . import _golden, _report
+from ._context import Context
 from .errors import Error, Unsupported
+
+SUITES = ("golden", "node")
 
 # Operators with node tests in the package onnx; those of models that are expanded to primitive
 # operators are none of this library's.
@@ -157,20 +162,7 @@ def _rows(counts: dict):
 
 def _print_table(counts: dict, title: str) -> None:
     heads = ("operator", "cases", "engine", "passed", "refused", "failed")
-    try:
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError:
-        for row in (heads, *_rows(counts)):
-            print("  ".join(f"{cell:<18}" for cell in row).rstrip())
-        return
-    table = Table(title=title)
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("operator", "engine") else "right",
-                         no_wrap=True)
-    for row in _rows(counts):
-        table.add_row(*row)
-    Console().print(table)
+    _report.table(title, heads, _rows(counts), ("operator", "engine"))
 
 
 def _closing_line(counts: dict) -> str:
@@ -182,24 +174,48 @@ def _closing_line(counts: dict) -> str:
     return line
 
 
-def main(arguments) -> int:
-    """The command `verify`; 0 where nothing failed."""
-    try:
-        import onnx
-    except ImportError:
-        print("verify: needs the package onnx: pip install onnx", file=sys.stderr)
-        return 2
-    wanted = arguments.operator or OPERATORS
-    try:
-        outcomes = run(arguments.device, arguments.engine, wanted)
-    except Error as error:
-        print(f"verify: {error}", file=sys.stderr)
-        return 2
+def run_golden(device: str = "cpu") -> list[_golden.Outcome]:
+    """The golden cases of the package, which are calls of the CPU."""
+    context = Context(device, ignore_environment=True)
+    outcomes = []
+    with _report.Progress("golden cases", len(_golden.names())) as progress:
+        for name in _golden.names():
+            outcomes.append(_golden.run_case(context, _golden.FOLDER, name))
+            progress.step(name)
+    return outcomes
+
+
+def _golden_suite(arguments, report: dict) -> bool:
+    """Runs the golden cases into the report; whether all is well."""
+    if not arguments.device.startswith("cpu"):
+        report["suites"]["golden"] = {"passed": 0, "failed": 0, "skipped": len(_golden.names()),
+                                      "reason": "the golden cases are calls of the CPU"}
+        return True
+    outcomes = run_golden(arguments.device)
+    failed = [one for one in outcomes if one.wrong]
+    report["suites"]["golden"] = {
+        "passed": len(outcomes) - len(failed), "failed": len(failed), "skipped": 0}
+    report["golden"] = [one._asdict() for one in outcomes]
+    if not arguments.json:
+        for one in failed:
+            print(f"FAILED {one.case}: {one.wrong}")
+        print(f"{len(outcomes) - len(failed)} of {len(outcomes)} golden cases passed")
+    return bool(outcomes) and not failed
+
+
+def _node_suite(arguments, report: dict) -> bool:
+    """Runs the node tests into the report; whether all is well."""
+    import onnx
+
+    Context(arguments.device)  # a device that cannot be used is said before models are loaded
+    outcomes = run(arguments.device, arguments.engine, arguments.operator or OPERATORS)
     counts = summary(outcomes)
-    if arguments.json:
-        print(json.dumps({"onnx": onnx.__version__, "device": arguments.device, **counts,
-                          "outcomes": [one._asdict() for one in outcomes]}, indent=1))
-    else:
+    report["suites"]["node"] = {
+        "passed": counts["passed"], "failed": counts["failed"],
+        "skipped": counts["missing"] + counts["refused"]}
+    report.update(onnx=onnx.__version__, **counts,
+                  outcomes=[one._asdict() for one in outcomes])
+    if not arguments.json:
         _print_table(counts, f"node tests of onnx {onnx.__version__} on {arguments.device}")
         for one in outcomes:
             if one.state == "failed":
@@ -209,4 +225,35 @@ def main(arguments) -> int:
                 print(f"MISSING {name}: {entry['missing']}")
         print(_closing_line(counts))
     good = counts["failed"] == 0 and counts["refused"] == 0
-    return 0 if good and (counts["missing"] == 0 or not arguments.complete) else 1
+    return good and (counts["missing"] == 0 or not arguments.complete)
+
+
+def _wanted_suites(arguments) -> tuple[str, ...]:
+    """The suites that are meant: with an engine or operators, node tests alone."""
+    if arguments.suite:
+        return (arguments.suite,)
+    return ("node",) if arguments.engine or arguments.operator else SUITES
+
+
+def main(arguments) -> int:
+    """The command `verify`; 0 where nothing failed."""
+    wanted = _wanted_suites(arguments)
+    has_onnx = importlib.util.find_spec("onnx") is not None
+    if wanted == ("node",) and not has_onnx:
+        print("verify: needs the package onnx: pip install 'attn_c[test]'", file=sys.stderr)
+        return 2
+    report: dict = {"device": arguments.device, "suites": {}}
+    good = True
+    try:
+        if "golden" in wanted:
+            good = _golden_suite(arguments, report)
+        if "node" in wanted and has_onnx:
+            good = _node_suite(arguments, report) and good
+    except Error as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return 2
+    if arguments.json:
+        _report.as_json(report)
+    elif "node" in wanted and not has_onnx:
+        print("node tests skipped: the package onnx is not here (pip install 'attn_c[test]')")
+    return 0 if good else 1
