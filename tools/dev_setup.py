@@ -16,6 +16,8 @@ BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 REQUIREMENTS = ROOT / "tests" / "tools" / "requirements.txt"
 KERNEL_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-kernels.txt"
+BINDING_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-bindings.txt"
+RUST = ROOT / "bindings" / "rust"
 SETUP_LOG = BUILD / "setup.log"
 
 # Debian's package, and the program or the header by which it is known to be there.
@@ -34,6 +36,10 @@ PACKAGES = {
 FUZZ_PACKAGES = {
     "clang-19": "clang++-19",
     "libclang-rt-19-dev": "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-x86_64.a",
+}
+CSHARP_PACKAGES = {
+    "mono-mcs": "mcs",
+    "mono-runtime": "mono",
 }
 INCLUDE_ROOTS = ["/usr/include", "/usr/local/include"]
 
@@ -104,21 +110,46 @@ def install_venv():
     stamp.write_text(key, encoding="ascii")
 
 
-def install_kernel_compilers():
-    """NVRTC, which the tests of the kernels need: large, and not worth a failure where it cannot be
-    had, for those tests are skipped with the reason."""
-    key = hashlib.sha256(KERNEL_REQUIREMENTS.read_bytes()).hexdigest()
-    stamp = VENV / "requirements-kernels.sha256"
+def install_optional(what, requirements, tests):
+    """Packages that some tests need: large, and not worth a failure where they cannot be had, for
+    those tests are skipped with the reason."""
+    key = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    stamp = VENV / requirements.with_suffix(".sha256").name
     if stamp.exists() and stamp.read_text(encoding="ascii") == key:
         return
-    say("installing NVRTC (tests/tools/requirements-kernels.txt) into build/venv")
+    say(f"installing {what} (tests/tools/{requirements.name}) into build/venv")
     try:
         run_logged([VENV / "bin" / "python", "-m", "pip", "install", "--no-input",
-                    "--disable-pip-version-check", "--no-deps", "-r", KERNEL_REQUIREMENTS])
+                    "--disable-pip-version-check", "--no-deps", "-r", requirements])
     except SetupError as error:
-        say(f"{error}\nNVRTC cannot be installed: the tests of the kernels will be skipped")
+        say(f"{error}\n{what} cannot be installed: {tests} will be skipped")
         return
     stamp.write_text(key, encoding="ascii")
+
+
+def install_mono():
+    """Mono, which builds and runs the C# classes; their tests are skipped without it."""
+    try:
+        install_packages(CSHARP_PACKAGES)
+    except SetupError as error:
+        say(f"{error}: the tests of C# will be skipped")
+
+
+def fetch_crates():
+    """The crates that bindings/rust/Cargo.lock names, where there is a cargo."""
+    if shutil.which("cargo") is None:
+        return
+    lock = hashlib.sha256((RUST / "Cargo.lock").read_bytes()).hexdigest()
+    stamp = BUILD / "crates.sha256"
+    if stamp.exists() and stamp.read_text(encoding="ascii") == lock:
+        return
+    say("fetching the crates of bindings/rust/Cargo.lock")
+    try:
+        run_logged(["cargo", "fetch", "--locked"], cwd=RUST)
+    except SetupError as error:
+        say(f"{error}\ncrates cannot be fetched: the tests of Rust will be skipped")
+        return
+    stamp.write_text(lock, encoding="ascii")
 
 
 def set_up():
@@ -130,7 +161,10 @@ def set_up():
 def set_up_tests():
     """What the tests use on top of the rest."""
     set_up()
-    install_kernel_compilers()
+    install_optional("NVRTC", KERNEL_REQUIREMENTS, "the tests of the kernels")
+    install_optional("libclang and .NET", BINDING_REQUIREMENTS, "tests of Rust and C#")
+    install_mono()
+    fetch_crates()
 
 
 def set_up_fuzzing():
