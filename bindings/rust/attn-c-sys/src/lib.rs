@@ -2,8 +2,8 @@
 //! time: [`AttnC::new`] takes the library's path and finds its functions. The headers are the
 //! reference of every item here; the crate `attn-c` is the safe interface.
 //!
-//! `bindings.rs` is committed, so that neither bindgen nor libclang is needed to build. In a checkout
-//! `cargo run -p xtask -- generate` writes it again.
+//! `bindings.rs` is committed, so that neither bindgen nor libclang is needed to build. In a
+//! checkout `cargo run -p xtask -- generate` writes it again.
 
 #[allow(
     missing_docs,

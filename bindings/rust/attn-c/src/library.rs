@@ -99,8 +99,8 @@ impl std::fmt::Debug for Library {
 
 impl Library {
     /// Opens the library that `ATTN_C_LIBRARY` names, or else `libattn_c.so.0` where the system's
-    /// loader finds it. It is never closed; opening it again gives the same one. What is opened must
-    /// be attn_c: its code runs in this process.
+    /// loader finds it. It is never closed; opening it again gives the same one. What is opened
+    /// must be attn_c: its code runs in this process.
     pub fn open() -> Result<Self> {
         let path = std::env::var_os("ATTN_C_LIBRARY").unwrap_or_else(|| SONAME.into());
         // SAFETY: the user of the process names the library, as for every dynamic dependency.

@@ -113,8 +113,8 @@ fn raw_attribute(name: &CString, value: &Attribute) -> sys::attn_attribute {
 }
 
 impl Op {
-    /// Creates an operator: checks name, version and every attribute. `label` is the node's name for
-    /// messages, and may be empty.
+    /// Creates an operator: checks name, version and every attribute. `label` is the node's name
+    /// for messages, and may be empty.
     pub fn new(
         context: &Context,
         domain: &str,
