@@ -1,6 +1,6 @@
 //! A decode loop: a prompt, then single tokens with the cache in place, checked against one call
-//! over all tokens. With `--cuda` on device 0, where the step is captured once and then replayed, with
-//! other lengths in device memory each time.
+//! over all tokens. With `--cuda` on device 0, where the step is captured once and then replayed,
+//! with other lengths in device memory each time.
 
 use std::process::ExitCode;
 

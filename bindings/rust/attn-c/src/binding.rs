@@ -33,7 +33,7 @@ impl<'s, 'm> Binding<'s, 'm> {
     /// Binds one input; `None` unbinds.
     pub fn set_input(&mut self, slot: u32, tensor: Option<Tensor<'m>>) -> Result<()> {
         let raw = tensor.as_ref().map_or(std::ptr::null(), |tensor| &raw const tensor.raw);
-        // SAFETY: the description lives until the call has ended, its memory while the binding does.
+        // SAFETY: the description lives until the call ends, its memory while the binding does.
         check(|error| unsafe {
             self.library.api.attn_binding_set_input(self.handle, slot, raw, error)
         })

@@ -232,7 +232,8 @@ impl<'a> TensorMut<'a> {
     ///
     /// # Safety
     /// The memory lives, and nobody else reads or writes it, as long as 'a and until executions
-    /// that use it have ended, but for arguments of the same call that the library accepts beside it.
+    /// that use it have ended, but for arguments of the same call that the library accepts beside
+    /// it.
     pub unsafe fn from_raw(
         kind: ElementType,
         shape: &[i64],
