@@ -149,7 +149,7 @@ def parser():
         "--preset", metavar="PRESET", choices=presets(), default="release",
         help="release, where none is named, or " + ", ".join(presets()[1:]))
     gpu = add("gpu-test", command_gpu_test, "the tests that need a GPU; uses no network")
-    gpu.add_argument("--filter", metavar="PATTERN", help="cases by GoogleTest's pattern")
+    gpu.add_argument("--filter", metavar="PATTERN", help="a pattern of GoogleTest, or: python")
     gpu.add_argument("--sanitizer", nargs="*", choices=SANITIZER_TOOLS, metavar="TOOL",
                      help="a small suite under compute-sanitizer: " + ", ".join(SANITIZER_TOOLS))
     gpu.add_argument("--seconds", type=int, default=1800, help="for each suite or tool (1800)")

@@ -23,6 +23,8 @@ PROGRAM = TREE / "bin" / "gpu_tests"
 RESULTS = TREE / "results"
 TARGETS = ["attn_c", "gpu_tests", "decode_loop"]
 BENCH_TREE = BUILD / "release"
+PYTHON_TARGETS = ["attn_c", "attn_c_python"]
+PYTHON_TESTS = ROOT / "tests" / "python_gpu"
 BENCH_TARGETS = ["attn_c", "attn_c_python", "gpu_host"]
 PACK = BENCH_TREE / "lib" / "attn_c_kernels.pack"
 SANITIZER_SUITE = ROOT / "tests" / "gpu" / "sanitizer_suite.txt"
@@ -139,22 +141,58 @@ def run_sanitizer(counts, tools, pattern, seconds):
         say(f"{tool}: {time.monotonic() - start:.1f} s")
 
 
+def run_python_tests(counts, seconds):
+    """The tests of the Python package on the device, by a Python that has PyTorch."""
+    python, module = find_torch(), BENCH_TREE / "python" / "attn_c" / "_native.abi3.so"
+    try:
+        if is_buildable(BENCH_TREE / "bin" / "gpu_host"):
+            build("release", PYTHON_TARGETS)
+    except BuildError as error:
+        counts.failures.append(("build release", str(error)))
+        return
+    for missing, reason in ((python is None, "there is no PyTorch"),
+                            (not module.exists(), "build/release/python is empty")):
+        if missing:
+            counts.skips.append(("python_gpu", reason))
+            return
+    result = RESULTS / "python_gpu.xml"
+    result.unlink(missing_ok=True)
+    start = time.monotonic()
+    extra = {"PYTHONPATH": str(BENCH_TREE / "python"),
+             "ATTN_C_CACHE_FOLDER": os.environ.get("ATTN_C_CACHE_FOLDER", str(TREE / "kernels"))}
+    try:
+        subprocess.run([python, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider",
+                        f"--junitxml={result}", str(PYTHON_TESTS)], cwd=ROOT, timeout=seconds,
+                       env=environment(extra, BENCH_TREE), stdin=subprocess.DEVNULL, check=False)
+    except subprocess.TimeoutExpired:
+        counts.failures.append(("python_gpu", f"ran longer than {seconds} s"))
+        return
+    if result.exists():
+        counts.add(count_cases(result))
+    else:
+        counts.failures.append(("python_gpu", "left no results; is pytest installed?"))
+    say(f"python_gpu: {time.monotonic() - start:.1f} s")
+
+
 def gpu_test(pattern=None, sanitizer=None, seconds=1800):
     """Builds where possible, runs, counts; the exit code. `sanitizer`: its tools, empty for all."""
     counts = Counts()
     try:
-        if is_buildable():
+        if pattern != "python" and is_buildable():
             build("gpu", TARGETS)
     except BuildError as error:
         counts.failures.append(("build gpu", str(error)))
-    if not PROGRAM.exists():
+    if pattern != "python" and not PROGRAM.exists():
         counts.failures.append((
             "gpu_tests", "not built: build/gpu/bin is empty, and building needs "
             + ", ".join(PACKAGES)))
     if not counts.failures:
         RESULTS.mkdir(parents=True, exist_ok=True)
         if sanitizer is None:
-            run_suites(counts, pattern or "*", seconds)
+            if pattern != "python":
+                run_suites(counts, pattern or "*", seconds)
+            if pattern in (None, "python"):
+                run_python_tests(counts, seconds)
         else:
             run_sanitizer(counts, sanitizer or SANITIZER_TOOLS, pattern or sanitizer_pattern(),
                           seconds)

@@ -243,6 +243,7 @@ class Op:
         outs = self.output_arguments(results, stream)
         plan = self._prepare(ins, outs, engine=engine)
         plan.run(ins, outs, session, execute_desc(stream))
+        family.wait(stream)
         values = [value if name in given else family.finish(value)
                   for name, value in results.items()]
         return _results_type(self.info.type, tuple(names))(*values)

@@ -191,6 +191,12 @@ class Family:
             return empty(self._context, shape, spec.dtype, "device")
         return np.empty(shape, numpy_type(spec.dtype))
 
+    def wait(self, stream: Optional[int]) -> None:
+        """Waits for the call where the family's own streams cannot be told to: its arrays might be
+        used again, and the results be read, before the call is done."""
+        if self._on_device and self._from_dlpack is not None and root_of(self._like) != "cupy":
+            native.attn_host_stream_synchronize(self._context.handle, stream)
+
     def finish(self, array):
         """What the caller gets of `empty`'s memory once it is filled. numpy keeps what it cannot
         pass on by DLPack: bfloat16."""
