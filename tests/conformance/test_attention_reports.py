@@ -222,7 +222,7 @@ def test_lengths_outside_the_keys(ctx, length):  # onnxruntime#28031
     assert (output == 7).all()
 
 
-def test_different_lengths_in_a_batch(ctx):  # onnxruntime#29752
+def test_a_different_length_for_each_batch_row(ctx):  # onnxruntime#29752
     inputs = tokens(4, 2, 1, 40, 64)
     inputs["nonpad_kv_seqlen"] = np.array([40, 1, 17, 33])
     run(ctx, {"is_causal": 1}, inputs)

@@ -5,15 +5,16 @@ disagreement shows who is wrong. Where the two differ stands at the end.
 """
 
 import numpy as np
-import onnxruntime as ort
+import ort_node
 import pytest
-from onnx import TensorProto, helper
+from linear_reference import error, recurred
 
 import attn_c
 
 CASES = 120
 BOUND = 3e-6  # |result - float64| / |float64|, of outputs and of states
-INPUTS = ("query", "key", "value", "past_state", "decay", "beta")
+OPERATOR = ("com.microsoft", 1, "LinearAttention",
+            ("query", "key", "value", "past_state", "decay", "beta"), ("output", "present_state"))
 
 
 @pytest.fixture(scope="session")
@@ -23,22 +24,8 @@ def ctx():
 
 def peer(attributes, inputs):
     """Output and present state of ONNX Runtime for one node."""
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape)
-             for name, array in inputs.items()]
-    last = max(i for i, name in enumerate(INPUTS) if name in inputs)
-    names = [name if name in inputs else "" for name in INPUTS[:last + 1]]
-    node = helper.make_node("LinearAttention", names, ["output", "present_state"],
-                            domain="com.microsoft", **attributes)
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-               for name in ("output", "present_state")]
-    model = helper.make_model(
-        helper.make_graph([node], "linear_attention", infos, outputs), ir_version=10,
-        opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # refusals are answers here, not news
-    session = ort.InferenceSession(model.SerializeToString(), options,
-                                   providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)
+    got = ort_node.run(OPERATOR, attributes, inputs, {name: "float32" for name in OPERATOR[4]})
+    return got["output"], got["present_state"]
 
 
 def draw(seed):
@@ -69,38 +56,6 @@ def draw(seed):
     if rng.random() < 0.5:
         attributes["scale"] = float(np.float32(rng.choice([1.0, 0.3, -0.5])))
     return attributes, {name: array.astype(np.float32) for name, array in inputs.items()}
-
-
-def recurred(attributes, inputs):
-    """Output and present state in float64."""
-    wide = {name: array.astype(np.float64) for name, array in inputs.items()}
-    query_heads, heads = attributes["q_num_heads"], attributes["kv_num_heads"]
-    batch, tokens, width = wide["query"].shape
-    dk = width // query_heads
-    query = wide["query"].reshape(batch, tokens, query_heads, dk)
-    key = wide["key"].reshape(batch, tokens, -1, dk)
-    value = wide["value"].reshape(batch, tokens, heads, -1)
-    key = np.repeat(key, heads // key.shape[2], axis=2)
-    outputs = max(query_heads, heads)
-    query = np.repeat(query, outputs // query_heads, axis=2)
-    state = wide.get("past_state", np.zeros((batch, heads, dk, value.shape[3]))).copy()
-    scale = attributes.get("scale", 0) or 1 / np.sqrt(dk)
-    out = np.zeros((batch, tokens, outputs, value.shape[3]))
-    for t in range(tokens):
-        if "decay" in wide:
-            state *= np.exp(wide["decay"][:, t].reshape(batch, heads, -1, 1))
-        change = value[:, t]
-        if "beta" in wide:
-            held = np.einsum("bhkv,bhk->bhv", state, key[:, t])
-            change = wide["beta"][:, t].reshape(batch, -1, 1) * (change - held)
-        state += key[:, t, :, :, None] * change[:, :, None, :]
-        seen = np.repeat(state, outputs // heads, axis=1)
-        out[:, t] = scale * np.einsum("bhkv,bhk->bhv", seen, query[:, t])
-    return out.reshape(batch, tokens, -1), state
-
-
-def error(result, want):
-    return np.linalg.norm(result - want) / np.linalg.norm(want)
 
 
 @pytest.mark.parametrize("seed", range(CASES))

