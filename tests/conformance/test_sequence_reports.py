@@ -68,7 +68,7 @@ def test_windows_of_packed_sequences(ctx, left, right):  # flash-attention#2199
 
 
 def linear(tokens, heads=(2, 2, 2), dk=16, dv=16, decay=0.1, dtype=np.float32):
-    """(attributes, inputs) of the gated delta rule: keys of length 1, heads of query, key, value."""
+    """(attributes, inputs) of the gated delta rule; heads of query, key and value."""
     rng = np.random.default_rng(tokens)
     key = rng.standard_normal((1, tokens, heads[1], dk))
     key /= np.linalg.norm(key, axis=-1, keepdims=True)
