@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dev_build import BuildError, build
@@ -29,6 +30,7 @@ BENCH_TARGETS = ["attn_c", "attn_c_python", "gpu_host"]
 PACK = BENCH_TREE / "lib" / "attn_c_kernels.pack"
 SANITIZER_SUITE = ROOT / "tests" / "gpu" / "sanitizer_suite.txt"
 SANITIZER_TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
+SUITES_AT_ONCE = 4
 SANITIZER_FOUND = 86  # its exit code when it has findings
 LIBRARY_FOLDERS = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
                    "/usr/lib/x86_64-linux-gnu"]
@@ -78,16 +80,21 @@ def list_suites(pattern):
 
 
 def run_program(name, before, pattern, seconds, extra):
-    """Runs the cases of a pattern in a process of their own; their counts."""
+    """Runs the cases of a pattern in a process of their own, then prints its words; their counts."""
     result = RESULTS / f"{name.replace('/', '_')}.xml"
     result.unlink(missing_ok=True)
     command = [*before, PROGRAM, f"--gtest_filter={pattern}", f"--gtest_output=xml:{result}",
                "--gtest_brief=0"]
+    log = RESULTS / f"{name.replace('/', '_')}.log"
     try:
-        code = subprocess.run([str(part) for part in command], env=environment(extra), cwd=ROOT,
-                              stdin=subprocess.DEVNULL, timeout=seconds, check=False).returncode
+        with log.open("wb") as out:
+            code = subprocess.run([str(part) for part in command], env=environment(extra), cwd=ROOT,
+                                  stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                  timeout=seconds, check=False).returncode
     except subprocess.TimeoutExpired:
         return Counts(failures=[(name, f"ran longer than {seconds} s")])
+    finally:
+        print(log.read_text(encoding="utf-8", errors="replace"), end="", flush=True)
     if not result.exists():
         return Counts(failures=[(name, f"ended with code {code} and left no results")])
     counts = count_cases(result)
@@ -107,11 +114,17 @@ def intersect(pattern, suite):
 
 
 def run_suites(counts, pattern, seconds):
-    """Each suite by itself: a device error ends what comes after it in a process."""
-    for suite in list_suites(pattern):
+    """Each suite in a process of its own, since a device error ends what comes after it in one;
+    some at a time, since most of their time is the host's: compiling, and the reference."""
+    def run(suite):
         start = time.monotonic()
-        counts.add(run_program(suite, [], intersect(pattern, suite), seconds, {}))
+        result = run_program(suite, [], intersect(pattern, suite), seconds, {})
         say(f"{suite}: {time.monotonic() - start:.1f} s")
+        return result
+
+    with ThreadPoolExecutor(SUITES_AT_ONCE) as pool:
+        for result in pool.map(run, list_suites(pattern)):
+            counts.add(result)
 
 
 def find_sanitizer():

@@ -56,20 +56,6 @@ const char* refused_lengths(const LengthSpec& spec) {
   }
 }
 
-// Engines whose tests have not run on a device yet serve those alone who name them.
-bool is_unproven(const Lowering& call, const PlanRequest& request, std::string* reason) {
-  if (!request.engine.empty()) return false;
-  const char* operation = call.linear_attention ? "LinearAttention"
-                          : call.rotary         ? "RotaryEmbedding"
-                          : call.scatter        ? "TensorScatter"
-                                                : nullptr;
-  if (operation == nullptr) return false;
-  *reason =
-      cat("on CUDA devices ", operation, " is not chosen by itself, for its kernels have not ",
-          "been tested on one yet: name an engine of it, or use a CPU context");
-  return true;
-}
-
 // What the back end cannot take whatever the engine.
 bool common_refusal(const Lowering& call, std::string* reason) {
   if (is_row_operator(call)) return false;
@@ -186,7 +172,6 @@ KernelVariant kv_update_variant(DType type, int channels) {
 bool can_plan(const CudaContext& context, const Lowering& call, const PlanRequest& request,
               std::string* reason) {
   check_engine_name(request.engine);
-  if (is_unproven(call, request, reason)) return false;
   if (call.linear_attention) {
     return can_plan_linear_attention(context, call.linear_attention->spec, request, reason);
   }
@@ -203,7 +188,6 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
                                           const PlanRequest& request) {
   check_engine_name(request.engine);
   std::string reason;
-  if (is_unproven(call, request, &reason)) throw_error(ATTN_UNSUPPORTED, reason);
   if (call.linear_attention) {
     return plan_linear_attention(context, kernels, *call.linear_attention, range, request);
   }

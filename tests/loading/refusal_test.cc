@@ -74,17 +74,5 @@ TEST_F(CudaRefusals, ValidLengthsInHostMemory) {
             std::string::npos);
 }
 
-TEST_F(CudaRefusals, WhatHasNotRunOnADeviceServesWhoNamesIt) {
-  Arguments inputs;
-  for (uint32_t slot = 0; slot < 3; ++slot) inputs.add(slot, shaped(kSingle, {1, 4, 2 * 64}));
-  const Attributes heads = Attributes()
-                               .set_int("q_num_heads", 2)
-                               .set_int("kv_num_heads", 2)
-                               .set_text("update_rule", "linear");
-  EXPECT_NE(ask("com.microsoft", "LinearAttention", 1, heads, inputs).find("name an engine"),
-            std::string::npos);
-  EXPECT_EQ(ask("com.microsoft", "LinearAttention", 1, heads, inputs, "recurrent"), "");
-}
-
 }  // namespace
 }  // namespace attn::test
