@@ -87,6 +87,8 @@ void add_feature(const std::string& feature, AttentionSpec& spec) {
     spec.log_sum_exp = true;
   } else if (feature == "rotary") {
     spec.query_transform.rotary = true;
+  } else if (feature == "packed") {
+    spec.packed = true;
   } else if (feature == "negative-scale") {
     spec.scale = -1;
   } else {
@@ -198,6 +200,7 @@ class Lister {
     once({traits.target, "fused-kv-update", type, kv_update_variant(spec.type, channels)}, traits);
     once({traits.target, kRotaryName, type, rotary_variant(spec.type)}, traits);
     once({traits.target, kScatterName, "any", scatter_variant()}, traits);
+    once({traits.target, "packed-lengths", type, packed_lengths_variant(spec.type)}, traits);
     once({traits.target, "session", "any", session_variant("attn_clear_faults")}, traits);
   }
 

@@ -13,13 +13,14 @@ ATTN_DEVICE i64 live_query_rows(const LengthParams& p, i64 total) {
 
 // What batch row b has in place of a length; 0 where lengths follow from shapes.
 ATTN_DEVICE i64 length_value(const LengthParams& p, i64 b) {
-  if (p.rule == kLengthValid) return p.valid[b * p.value_stride];
+  if (p.rule == kLengthValid && p.valid) return p.valid[b * p.value_stride];
   return p.values ? p.values[b * p.value_stride] : 0;
 }
 
 // Resolves batch row b without its explicit positions (a block scans those together).
-ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b) {
-  RowLengths r{0, 0, 0, 0, 0, 0};
+// `end_of_mask`: mask_end() of the row, with kLengthMaskEnd.
+ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b, i64 end_of_mask = 0) {
+  RowLengths r{};
   i64 total, past, start;
   if (p.rule == kLengthUniform) {
     past = p.uniform_past;
@@ -27,10 +28,18 @@ ATTN_DEVICE RowLengths resolve_row(const LengthParams& p, i64 b) {
     start = past;
   } else if (p.rule == kLengthValid) {
     past = 0;
-    total = p.valid[b * p.value_stride];
+    total = length_value(p, b);
     start = total - p.query_rows;
     if (total < 0 || total > p.most_keys) {
       r.fault |= kFaultValidLength;
+      return r;
+    }
+  } else if (p.rule == kLengthMaskEnd) {
+    total = end_of_mask;
+    past = total - p.new_rows;
+    start = total - p.query_rows;
+    if (past < 0) {
+      r.fault |= kFaultPastNegative;
       return r;
     }
   } else {

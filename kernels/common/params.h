@@ -54,15 +54,27 @@ struct RowLengths {
   i32 query_start;
   u32 live;  // 0: empty slot, bad row or poisoned call: outputs are zero, caches in place untouched
   u32 fault;
+  // Packed sequences: their rows among the tokens, and the tiles of the sequences before.
+  i32 query_rows, tile_begin;
+  i64 query_offset, key_offset;
 };
 
-enum { kLengthUniform = 0, kLengthGroupQuery = 1, kLengthValid = 2 };
+enum { kLengthUniform = 0, kLengthGroupQuery = 1, kLengthValid = 2, kLengthMaskEnd = 3 };
+
+// kLengthMaskEnd: the mask's last query row; its end tells a batch row's keys.
+struct LengthMaskParams {
+  const void* data;
+  i64 batch, head, column;  // strides
+  i64 heads, columns;
+  i32 type, pad;  // of its elements
+};
 
 struct LengthParams {
-  const i32* values;
-  const i64* valid;  // kLengthValid
-  i64 value_stride;  // of either
-  i64 most_keys;     // kLengthValid
+  const i32* values;  // kLengthGroupQuery; kLengthValid without `valid`: totals from host memory
+  const i64* valid;   // kLengthValid
+  i64 value_stride;   // of either
+  i64 most_keys;      // kLengthValid, kLengthMaskEnd
+  LengthMaskParams mask;
   const i32* bound;  // null: bound_value
   i64 bound_value;
   i64 query_rows, new_rows;
@@ -164,7 +176,8 @@ struct AttentionParams {
   i32 mask_kind, mask_type, sink_kind, score_stage;
   i32 has_lse, key_is_fresh, value_is_fresh, has_query_transform;
   i32 has_key_transform, last;
-  i32 early, pad;  // the keys before the new ones stand in memory before the KV update
+  i32 early;   // the keys before the new ones stand in memory before the KV update
+  i32 packed;  // softmax/packed.h
 };
 
 }  // namespace attnk

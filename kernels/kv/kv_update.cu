@@ -12,6 +12,7 @@
 #include "common/faults.h"
 #include "common/lengths.h"
 #include "common/rotary_rows.h"
+#include "kv/mask_end.h"
 
 namespace attnk {
 
@@ -164,7 +165,11 @@ extern "C" __global__ void __launch_bounds__(256, 3)
   const u32 b = blockIdx.x / chunks, chunk = blockIdx.x - b * chunks;
   const u32 warp = threadIdx.x >> 5;
   u32 poisoned = p.faults->latch;
-  RowLengths r = resolve_row(p.lengths, b);
+  i64 end_of_mask = 0;
+  if (p.lengths.rule == kLengthMaskEnd) {
+    end_of_mask = mask_end(p.lengths.mask, b, p.lengths.most_keys);
+  }
+  RowLengths r = resolve_row(p.lengths, b, end_of_mask);
   bool bad_position = false;
   if (p.lengths.table_rows >= 0 && p.lengths.positions && r.live) {
     const i64 rows = live_query_rows(p.lengths, r.total);
@@ -182,7 +187,9 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     p.rows[b] = r;
     if (b == 0) p.faults->call_poisoned = poisoned;
     if (r.fault && !poisoned) {
-      raise_fault(p.faults, p.record, r.fault, (u32)p.label, b, length_value(p.lengths, b));
+      const bool by_mask = p.lengths.rule == kLengthMaskEnd;
+      const i64 value = by_mask ? end_of_mask : length_value(p.lengths, b);
+      raise_fault(p.faults, p.record, r.fault, (u32)p.label, b, value);
     }
   }
   // A poisoned call leaves every cache alone, separate ones included.

@@ -11,6 +11,7 @@
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "softmax/early_keys.h"
+#include "softmax/packed.h"
 #include "softmax/split_merge.h"
 #include "softmax/variant.h"
 
@@ -50,11 +51,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const i64 unit = blockIdx.x / (int)p.splits;  // (batch, key head, row tile)
   const int r0 = (int)(unit % row_tiles) * kRows;
   const i64 hk = unit / row_tiles % p.kv_heads, b = unit / row_tiles / p.kv_heads;
-  const int rows = min_of(kRows, all_rows - r0);
   EarlyKeys early(p, b);
   const RowLengths lengths = early.lengths;
+  const RowSpan span = span_of(p, lengths);
+  const int rows = min_of(kRows, group * span.query_rows - r0);
+  if (kPacked && rows <= 0) return end_without_rows(p);
   const Visibility view = visibility_of(p, lengths.live ? lengths.total : 0);
-  const DecodeTile tile = {unit, b, hk, split, r0, rows, group};
+  const DecodeTile tile = {unit, b, hk, split, r0, rows, group, span.query};
 
   // Keys that some row sees, and this block's part of them in groups of 16.
   const int first_index = r0 / group, last_index = (r0 + rows - 1) / group;
@@ -68,8 +71,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const int begin = group0 + min_of(groups, split * per_split);
   const int end = group0 + min_of(groups, (split + 1) * per_split);
 
-  const u16* kbase = (const u16*)p.key.data + b * p.key.batch + hk * p.key.head;
-  const u16* vbase = (const u16*)p.value.data + b * p.value.batch + hk * p.value.head;
+  const u16* kbase =
+      (const u16*)p.key.data + b * p.key.batch + hk * p.key.head + span.key * p.key.row;
+  const u16* vbase =
+      (const u16*)p.value.data + b * p.value.batch + hk * p.value.head + span.key * p.value.row;
   u16* ring = shared + kRows * kLdK + warp * kStages * kStageElements;
   const u32 ring_address = shared_address(ring);
   auto fetch = [&](int g, int stage) {
@@ -92,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   // Query rows, transformed, to shared memory.
   auto query_row = [&](const RowPlace& at) {
     return (const u16*)p.query.data + b * p.query.batch + at.head * p.query.head +
-           at.index * p.query.row;
+           (span.query + at.index) * p.query.row;
   };
   if (kQueryTransform && p.query_transform.in_pieces) {
     constexpr int pieces = kD / 8, units = (pieces + 1) / 2, all_pieces = kDp / 8;

@@ -12,6 +12,7 @@
 #include "common/row_transform.h"
 #include "common/visibility.h"
 #include "softmax/early_keys.h"
+#include "softmax/packed.h"
 #include "softmax/split_merge.h"
 #include "softmax/variant.h"
 
@@ -62,10 +63,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const i64 unit = blockIdx.x / (int)p.splits;
   const int r0 = (int)(unit % row_tiles) * kRows;
   const i64 hk = unit / row_tiles % p.kv_heads, b = unit / row_tiles / p.kv_heads;
-  const int rows = min_of(kRows, all_rows - r0);
-  const DecodeTile tile = {unit, b, hk, split, r0, rows, group};
   EarlyKeys early(p, b);
   const RowLengths lengths = early.lengths;
+  const RowSpan span = span_of(p, lengths);
+  const int rows = min_of(kRows, group * span.query_rows - r0);
+  if (kPacked && rows <= 0) return end_without_rows(p);
+  const DecodeTile tile = {unit, b, hk, split, r0, rows, group, span.query};
   const Visibility view = visibility_of(p, lengths.live ? lengths.total : 0);
 
   // Keys that some row sees, and this block's part of them in groups of 16.
@@ -83,8 +86,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   float* weights = queries + kRows * kD + warp * kKeys * kRows;
   float* ring = shared + kRows * kD + kWarps * kKeys * kRows + warp * kStages * kStageFloats;
   const u32 ring_address = shared_address(ring);
-  const float* kbase = (const float*)p.key.data + b * p.key.batch + hk * p.key.head;
-  const float* vbase = (const float*)p.value.data + b * p.value.batch + hk * p.value.head;
+  const float* kbase =
+      (const float*)p.key.data + b * p.key.batch + hk * p.key.head + span.key * p.key.row;
+  const float* vbase =
+      (const float*)p.value.data + b * p.value.batch + hk * p.value.head + span.key * p.value.row;
   auto fetch = [&](int g, int stage) {
     const u32 at = ring_address + stage * kStageFloats * 4;
     if (g < end) {
@@ -112,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       mask_of[r] = mask_row_offset(p, b, at.head, at.index);
     }
     const float* q = (const float*)p.query.data + b * p.query.batch + at.head * p.query.head +
-                     at.index * p.query.row;
+                     (span.query + at.index) * p.query.row;
     for (int c = lane; c < kD; c += 32) target[c] = r < rows ? q[c] : 0.f;
     if constexpr (kQueryTransform) {
       __syncwarp();

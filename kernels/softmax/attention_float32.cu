@@ -14,6 +14,7 @@
 #include "common/padded_tile.h"
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
+#include "softmax/packed.h"
 #include "softmax/variant.h"
 
 namespace attnk {
@@ -99,18 +100,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
   float* sk = sq + kM * kLdQ;
   float* sv = sk + kN * kLdQ;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int tiles = (int)((p.query_rows + kM - 1) / kM);
-  const int tile = tiles - 1 - (int)(blockIdx.x % tiles);
-  const i64 bh = blockIdx.x / tiles;
-  const i64 b = bh / p.q_heads, h = bh % p.q_heads;
-  const i64 hk = h / (p.q_heads / p.kv_heads);
-  const int m0 = tile * kM;
   wait_for_previous();
-  const RowLengths lengths = p.rows[b];
-  const bool live = lengths.live && !p.faults->call_poisoned;
+  const TilePlace place = tile_place<kM>(p, blockIdx.x);
+  const i64 b = place.b, h = place.h, hk = h / (p.q_heads / p.kv_heads);
+  const int m0 = place.m0;
   if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
+  if (!place.live) return;
+  const RowLengths lengths = p.rows[b];
+  const RowSpan span = span_of(p, lengths);
+  const bool live = lengths.live && !p.faults->call_poisoned;
 
-  const int rows = (int)min_of((i64)kM, p.query_rows - m0);
+  const int rows = min_of(kM, span.query_rows - m0);
   const int total = live ? lengths.total : 0;
   const int position0 = lengths.query_start + m0;
   const Visibility view = visibility_of(p, total);
@@ -123,9 +123,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
   const int warp_low = visible_keys(view, position0 + warp * 16).low;
   const int warp_high = visible_keys(view, position0 + warp * 16 + 15).high;
 
-  const float* kbase = (const float*)p.key.data + b * p.key.batch + hk * p.key.head;
-  const float* vbase = (const float*)p.value.data + b * p.value.batch + hk * p.value.head;
-  const float* qbase = (const float*)p.query.data + b * p.query.batch + h * p.query.head;
+  const float* kbase =
+      (const float*)p.key.data + b * p.key.batch + hk * p.key.head + span.key * p.key.row;
+  const float* vbase =
+      (const float*)p.value.data + b * p.value.batch + hk * p.value.head + span.key * p.value.row;
+  const float* qbase =
+      (const float*)p.query.data + b * p.query.batch + h * p.query.head + span.query * p.query.row;
   const bool rotates = kQueryTransform && p.query_transform.in_pieces;
   if (!rotates)
     fetch_padded<kThreads, kM, kD, kDp, kLdQ>(sq, qbase + m0 * p.query.row, p.query.row, 0, rows);
@@ -290,7 +293,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
   copy_wait<0>();
   const float sink =
       kSinkKind == kSinkPerHead ? load_element<kTypeFloat32>(p.sink, h * p.sink_stride) : 0.f;
-  float* out = (float*)p.output.data + b * p.output.batch + h * p.output.head;
+  float* out =
+      (float*)p.output.data + b * p.output.batch + h * p.output.head + span.query * p.output.row;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     float sum = l[r];
@@ -299,7 +303,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
     const int row = row0 + r * 8;
     const bool empty = m[r] == -infinity() && sum == 0.f;
     if (kHasLse && (lane & 3) == 0 && row < rows) {
-      ((float*)p.lse.data)[b * p.lse.batch + h * p.lse.head + (i64)(m0 + row) * p.lse.row] =
+      ((float*)p.lse.data)[b * p.lse.batch + h * p.lse.head + (span.query + m0 + row) * p.lse.row] =
           empty ? -infinity() : m[r] + logf(sum);
     }
     float factor = 1.f;

@@ -23,6 +23,11 @@ ATTN_DEVICE i64 row_offset(const View& v, i64 b, i64 h, i64 row) {
   return b * v.batch + h * v.head + row * v.row;
 }
 
+// The sequence's first query and key row, which are not 0 where sequences are packed.
+struct FirstRows {
+  i64 query, key;
+};
+
 ATTN_DEVICE float block_reduce(float value, bool maximum, float* scratch) {
   value = maximum ? warp_max(value) : warp_sum(value);
   __syncthreads();
@@ -43,13 +48,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const RowLengths lengths = p.rows[b];
   const bool live = lengths.live && !p.faults->call_poisoned;
   if (p.last && blockIdx.x == 0 && tid == 0) end_call(p.faults, p.record);
+  if (p.packed && i >= lengths.query_rows) return;
+  const FirstRows first = {p.packed ? lengths.query_offset : 0, p.packed ? lengths.key_offset : 0};
   const int total = live ? lengths.total : 0;
   const int d = (int)p.head_size, dv = (int)p.v_head_size;
   const Visibility view = visibility_of(p, total);
   const Interval seen = visible_keys(view, lengths.query_start + (int)i);
   const i64 mask_base = mask_row_offset(p, b, h, i);
 
-  const i64 qo = row_offset(p.query, b, h, i);
+  const i64 qo = row_offset(p.query, b, h, first.query + i);
   for (int c = tid; c < d; c += kThreads)
     q[c] = load_element<kType>(p.query.data, qo + c * p.query.channel);
   __syncthreads();
@@ -62,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   auto dot = [&](int j) {
     const bool fresh = p.key_is_fresh && j >= lengths.past;
     const View& v = fresh ? p.key_fresh : p.key;
-    const i64 at = row_offset(v, b, hk, fresh ? j - lengths.past : j);
+    const i64 at = row_offset(v, b, hk, fresh ? j - lengths.past : first.key + j);
     // Eight sums, added in pairs: a long chain would lose digits of large scores.
     float x[8] = {};
     int c = 0;
@@ -153,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       for (int k = max_of(0, seen.low - j0); k < keys && j0 + k < seen.high; k++) {
         const bool fresh = p.value_is_fresh && j0 + k >= lengths.past;
         const View& v = fresh ? p.value_fresh : p.value;
-        const i64 at = row_offset(v, b, hk, fresh ? j0 + k - lengths.past : j0 + k);
+        const i64 at = row_offset(v, b, hk, fresh ? j0 + k - lengths.past : first.key + j0 + k);
         const float w = weights[k];
         if (w != -1.f) sums = fmaf(w, load_element<kType>(v.data, at + c * v.channel), sums);
       }
@@ -164,7 +171,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   const bool empty = sum == 0.f;
   if (p.has_lse && tid == 0) {
-    ((float*)p.lse.data)[row_offset(p.lse, b, h, i)] = empty ? -infinity() : top + logf(sum);
+    ((float*)p.lse.data)[row_offset(p.lse, b, h, first.query + i)] =
+        empty ? -infinity() : top + logf(sum);
   }
   float factor = 1.f;
   if (p.sink_kind != kSinkNone && !empty) {
@@ -174,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     factor = expf(top - joint);
     sum = sum * factor + expf(sink - joint);
   }
-  const i64 oo = row_offset(p.output, b, h, i);
+  const i64 oo = row_offset(p.output, b, h, first.query + i);
   for (int c = tid, n = 0; c < dv; c += kThreads, n++) {
     store_element<kType>(p.output.data, oo + c * p.output.channel,
                          empty ? 0.f : acc[n] * factor / sum);

@@ -15,6 +15,7 @@
 #include "common/padded_tile.h"
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
+#include "softmax/packed.h"
 #include "softmax/variant.h"
 
 namespace attnk {
@@ -36,18 +37,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   u16* sk = sq + kM * kLdQ;
   u16* sv = sk + kN * kLdK;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int tiles = (int)((p.query_rows + kM - 1) / kM);
-  const int tile = tiles - 1 - (int)(blockIdx.x % tiles);
-  const i64 bh = blockIdx.x / tiles;
-  const i64 b = bh / p.q_heads, h = bh % p.q_heads;
-  const i64 hk = h / (p.q_heads / p.kv_heads);
-  const int m0 = tile * kM;
   wait_for_previous();
-  const RowLengths lengths = p.rows[b];
-  const bool live = lengths.live && !p.faults->call_poisoned;
+  const TilePlace place = tile_place<kM>(p, blockIdx.x);
+  const i64 b = place.b, h = place.h, hk = h / (p.q_heads / p.kv_heads);
+  const int m0 = place.m0;
   if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
+  if (!place.live) return;
+  const RowLengths lengths = p.rows[b];
+  const RowSpan span = span_of(p, lengths);
+  const bool live = lengths.live && !p.faults->call_poisoned;
 
-  const int rows = (int)min_of((i64)kM, p.query_rows - m0);
+  const int rows = min_of(kM, span.query_rows - m0);
   const int total = live ? lengths.total : 0;
   const int position0 = lengths.query_start + m0;
   const Visibility view = visibility_of(p, total);
@@ -59,9 +59,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int clean_high = visible_keys(view, position0).high;
   const int n_first = low / kN, n_last = (high + kN - 1) / kN - 1;
 
-  const u16* kbase = (const u16*)p.key.data + b * p.key.batch + hk * p.key.head;
-  const u16* vbase = (const u16*)p.value.data + b * p.value.batch + hk * p.value.head;
-  const u16* qbase = (const u16*)p.query.data + b * p.query.batch + h * p.query.head;
+  const u16* kbase =
+      (const u16*)p.key.data + b * p.key.batch + hk * p.key.head + span.key * p.key.row;
+  const u16* vbase =
+      (const u16*)p.value.data + b * p.value.batch + hk * p.value.head + span.key * p.value.row;
+  const u16* qbase =
+      (const u16*)p.query.data + b * p.query.batch + h * p.query.head + span.query * p.query.row;
 
   constexpr int query_pieces = kDp / 8;
   if (kQueryTransform && p.query_transform.in_pieces) {
@@ -228,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     };
 #pragma unroll
     for (int k = 0; k < kN / 16; k++) add_values(k, false);
-    if (p.query_rows < kAveragingRows) {
+    if (span.query_rows < kAveragingRows) {
 #pragma unroll
       for (int k = 0; k < kN / 16; k++) add_values(k, true);
     }
@@ -252,7 +255,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       const bool empty = m[t][r] == -infinity() && sum == 0.f;
       if (kHasLse && (lane & 3) == 0 && row < rows) {
         float value = empty ? -infinity() : m[t][r] * kLn2 + logf(sum);
-        ((float*)p.lse.data)[b * p.lse.batch + h * p.lse.head + (i64)(m0 + row) * p.lse.row] =
+        ((float*)
+             p.lse.data)[b * p.lse.batch + h * p.lse.head + (span.query + m0 + row) * p.lse.row] =
             value;
       }
       float factor = 1.f;
@@ -271,7 +275,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
   }
   __syncwarp();
-  u16* out = (u16*)p.output.data + b * p.output.batch + h * p.output.head;
+  u16* out =
+      (u16*)p.output.data + b * p.output.batch + h * p.output.head + span.query * p.output.row;
   constexpr int chunks = (kDv + 7) / 8;
   for (int i = lane; i < kRowsPerWarp * chunks; i += 32) {
     const int row = warp * kRowsPerWarp + i / chunks, c = i % chunks;

@@ -28,6 +28,7 @@
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "common/wgmma.h"
+#include "softmax/packed.h"
 #include "softmax/variant.h"
 
 namespace attnk {
@@ -61,21 +62,39 @@ struct Tile {
   int b, h, hk;
   int m0, rows, position0, n_first, n_last, clean_low, clean_high;
   Visibility view;
+  i64 query0, key0;  // of packed sequences: their first rows
 };
+ATTN_DEVICE i64 first_query(const Tile& t) { return kPacked ? t.query0 : 0; }
+ATTN_DEVICE i64 first_key(const Tile& t) { return kPacked ? t.key0 : 0; }
 
 ATTN_DEVICE Tile tile_of(const AttentionParams& p, u32 index) {
-  const u32 tiles = ((u32)p.query_rows + kM - 1) / kM, heads = (u32)p.q_heads;
+  const u32 heads = (u32)p.q_heads;
   Tile t;
-  t.live = index < tiles * heads * (u32)p.batch;
-  if (!t.live) return t;
   // The tiles of a head, which share its keys, run at the same time; the longest ones begin.
-  const u32 bh = index / tiles;
-  t.b = (int)(bh / heads);
-  t.h = (int)(bh % heads);
+  if constexpr (kPacked) {
+    const u32 tiles = packed_tiles<kM>(p);
+    t.live = index < tiles * heads;
+    if (!t.live) return t;
+    const TilePlace place = packed_place<kM>(p, index / tiles, index % tiles);
+    t.b = (int)place.b;
+    t.h = (int)place.h;
+    t.m0 = place.m0;
+  } else {
+    const u32 tiles = ((u32)p.query_rows + kM - 1) / kM, bh = index / tiles;
+    t.live = index < tiles * heads * (u32)p.batch;
+    if (!t.live) return t;
+    t.b = (int)(bh / heads);
+    t.h = (int)(bh % heads);
+    t.m0 = (int)(tiles - 1 - index % tiles) * kM;
+  }
   t.hk = t.h / (int)(heads / (u32)p.kv_heads);
-  t.m0 = (int)(tiles - 1 - index % tiles) * kM;
   const RowLengths lengths = p.rows[t.b];
-  t.rows = min_of(kM, (int)p.query_rows - t.m0);
+  const RowSpan span = span_of(p, lengths);
+  if constexpr (kPacked) {
+    t.query0 = span.query;
+    t.key0 = span.key;
+  }
+  t.rows = min_of(kM, span.query_rows - t.m0);
   t.position0 = lengths.query_start + t.m0;
   t.view = visibility_of(p, lengths.live && !p.faults->call_poisoned ? lengths.total : 0);
   const Interval first = visible_keys(t.view, t.position0);
@@ -133,13 +152,16 @@ ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slo
     barrier_wait(shared_address(&barriers->tile_full[slot]), round & 1);
     if (!at->live) break;
     if constexpr (kQueries == 2) {
-      const u16* base = (const u16*)p.query.data + at->b * p.query.batch + at->h * p.query.head;
+      const u16* base = (const u16*)p.query.data + at->b * p.query.batch + at->h * p.query.head +
+                        first_query(*at) * p.query.row;
       fetch_rows<kM, kM, kD, kDp>(queries + slot * kQueryBytes, base, p.query.row, at->m0,
                                   at->m0 + at->rows);
       copy_arrive(shared_address(&barriers->query_full[slot]));
     }
-    const u16* kbase = (const u16*)p.key.data + at->b * p.key.batch + at->hk * p.key.head;
-    const u16* vbase = (const u16*)p.value.data + at->b * p.value.batch + at->hk * p.value.head;
+    const u16* kbase = (const u16*)p.key.data + at->b * p.key.batch + at->hk * p.key.head +
+                       first_key(*at) * p.key.row;
+    const u16* vbase = (const u16*)p.value.data + at->b * p.value.batch + at->hk * p.value.head +
+                       first_key(*at) * p.value.row;
     const int total = at->view.total, n_first = at->n_first;
     for (int n = at->n_last; n >= n_first; n--, use++) {
       const u32 stage = use % kStages, turns = use / kStages;
@@ -173,7 +195,7 @@ ATTN_DEVICE void load_query(const AttentionParams& p, const Tile& tile, u32 quer
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5, thread = threadIdx.x & 127;
   const int first = warpgroup * 64, rows = min_of(64, tile.rows - first);
   const u16* base = (const u16*)p.query.data + tile.b * p.query.batch + tile.h * p.query.head +
-                    (i64)(tile.m0 + first) * p.query.row;
+                    (first_query(tile) + tile.m0 + first) * p.query.row;
   if (kQueryTransform && p.query_transform.in_pieces) {
     for (int i = thread; i < 64 * kDp / 8; i += 128) {
       const int row = i / (kDp / 8), c = i % (kDp / 8);
@@ -336,8 +358,8 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Tile& tile, Rows& rows, 
     const int row = row0 + r * 8;
     const bool empty = rows.m[r] == -infinity() && sum == 0.f;
     if (kHasLse && (lane & 3) == 0 && row < tile.rows) {
-      ((float*)p.lse
-           .data)[tile.b * p.lse.batch + tile.h * p.lse.head + (i64)(tile.m0 + row) * p.lse.row] =
+      ((float*)p.lse.data)[tile.b * p.lse.batch + tile.h * p.lse.head +
+                           (first_query(tile) + tile.m0 + row) * p.lse.row] =
           empty ? -infinity() : rows.m[r] * kLn2 + logf(sum);
     }
     float factor = 1.f;
@@ -348,7 +370,7 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Tile& tile, Rows& rows, 
     }
     const float inverse = empty ? 0.f : factor / sum;
     u16* out = (u16*)p.output.data + tile.b * p.output.batch + tile.h * p.output.head +
-               (i64)(tile.m0 + row) * p.output.row;
+               (first_query(tile) + tile.m0 + row) * p.output.row;
 #pragma unroll
     for (int slice = 0; slice < kSlices; slice++) {
 #pragma unroll
@@ -368,7 +390,8 @@ ATTN_DEVICE void finish(const AttentionParams& p, const Tile& tile, Rows& rows, 
   if constexpr (staged) {
     __syncwarp();
     constexpr int pieces = kDv / 8;
-    u16* base = (u16*)p.output.data + tile.b * p.output.batch + tile.h * p.output.head;
+    u16* base = (u16*)p.output.data + tile.b * p.output.batch + tile.h * p.output.head +
+                first_query(tile) * p.output.row;
     for (int i = lane; i < 16 * pieces; i += 32) {
       const int local = i / pieces, piece = i % pieces, row = first + local;
       if (row < tile.rows) {

@@ -20,9 +20,15 @@ struct DecodeTile {
   i64 unit;  // (batch, key head, row tile)
   i64 b, hk;
   int split, r0, rows, group;
+  i64 query0;  // the sequence's first query row, where sequences are packed
 };
 ATTN_DEVICE RowPlace place_of(const DecodeTile& tile, int r) {
   return {tile.hk * tile.group + (tile.r0 + r) % tile.group, (tile.r0 + r) / tile.group};
+}
+
+// What a block does instead, whose unit has no rows: all blocks of the unit do. All threads call.
+ATTN_DEVICE void end_without_rows(const AttentionParams& p) {
+  if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
 }
 
 // The unit of the rows' tops: 2 to the power of top * kUnit is what their sums are relative to.
@@ -48,7 +54,8 @@ ATTN_DEVICE void merge_and_finish(const AttentionParams& p, const DecodeTile& ti
     const RowPlace where = place_of(tile, row);
     const bool empty = sum == 0.f;
     if (kHasLse && c == 0) {
-      ((float*)p.lse.data)[b * p.lse.batch + where.head * p.lse.head + where.index * p.lse.row] =
+      ((float*)p.lse.data)[b * p.lse.batch + where.head * p.lse.head +
+                           (tile.query0 + where.index) * p.lse.row] =
           empty ? -infinity() : top * kNatural + logf(sum);
     }
     float factor = 1.f;
@@ -60,10 +67,10 @@ ATTN_DEVICE void merge_and_finish(const AttentionParams& p, const DecodeTile& ti
       factor = power(top - joint);
       sum = sum * factor + power(sink - joint);
     }
-    store_element<kType>(
-        p.output.data,
-        b * p.output.batch + where.head * p.output.head + where.index * p.output.row + c,
-        empty ? 0.f : value * factor / sum);
+    store_element<kType>(p.output.data,
+                         b * p.output.batch + where.head * p.output.head +
+                             (tile.query0 + where.index) * p.output.row + c,
+                         empty ? 0.f : value * factor / sum);
   };
 
   // An empty part (sum 0) weighs nothing, and its sums are not read.

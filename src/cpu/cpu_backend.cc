@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/float_environment.h"
 #include "core/lengths.h"
+#include "core/packed_lengths.h"
 #include "cpu/cpu_info.h"
 #include "cpu/cpu_plan.h"
 #include "cpu/engine.h"
@@ -122,10 +123,6 @@ class Cpu final : public CpuBackend {
   }
 
  private:
-  static bool is_packed(const Lowering& call) {
-    return call.attention.has_value() && call.attention->spec.packed;
-  }
-
   void run(const CpuPlan& cpu_plan, const Lowering& call, BackendSession& session,
            const Launch& launch) {
     const AttentionEngine* attention = choose_attention(cpu_plan, call);

@@ -1,21 +1,12 @@
-// Packed sequences: what a plan's bounds and tokens without a sequence mean for one call.
+// Packed sequences: what tokens without a sequence, and the lengths found, mean for one call.
 #pragma once
 
 #include <algorithm>
 #include <span>
 
-#include "core/backend.h"
 #include "core/problem.h"
 
 namespace attn::cpu {
-
-// The call with sequences no longer than the plan serves: what is longer then breaks a length rule.
-inline void bound_packed(const ShapeRange& range, Lengths& lengths, AttentionProblem& problem) {
-  if (problem.query_rows > range.query_rows) problem.query_rows = range.query_rows;
-  if (problem.max_total > range.total) problem.max_total = range.total;
-  lengths.query_rows = problem.query_rows;
-  lengths.most_keys = problem.max_total;
-}
 
 // The problem with as many query rows as its longest sequence has: engines cut work by them, and no
 // result depends on how.

@@ -81,7 +81,8 @@ std::vector<std::string> softmax_definitions(const AttentionSpec& spec) {
           cat("SOFTCAP=", spec.softcap != 0 ? 1 : 0),
           cat("HAS_LSE=", spec.log_sum_exp ? 1 : 0),
           cat("QUERY_TRANSFORM=", spec.query_transform.any() ? 1 : 0),
-          cat("PLAIN_SCALE=", spec.scale > 0 ? 1 : 0)};
+          cat("PLAIN_SCALE=", spec.scale > 0 ? 1 : 0),
+          cat("PACKED=", spec.packed ? 1 : 0)};
 }
 
 void define(KernelVariant& variant, const char* name, int value) {
@@ -154,8 +155,11 @@ class PrefillEngine : public AttentionEngine {
   bool accepts(const AttentionProblem& problem) const override { return all_aligned(problem); }
   LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device,
                     bool) const override {
-    const int64_t tiles = divide_up(problem.query_rows, tile(problem.spec, device).rows);
-    return {tiles * problem.batch * problem.spec.q_heads, 1};
+    const int rows = tile(problem.spec, device).rows;
+    int64_t tiles = divide_up(problem.query_rows, rows) * problem.batch;
+    // Packed tokens bound the tiles of all sequences: each has one at most that is not full.
+    if (problem.spec.packed) tiles = std::min(tiles, problem.query.rows / rows + problem.batch);
+    return {tiles * problem.spec.q_heads, 1, rows};
   }
   std::string summary(const AttentionSpec& spec, const DeviceTraits& device) const override {
     const Tile t = tile(spec, device);
@@ -256,7 +260,7 @@ class WgmmaPrefill final : public PrefillEngine {
   LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device,
                     bool batch_invariant) const override {
     const LaunchShape tiles = PrefillEngine::shape(problem, device, batch_invariant);
-    return {std::min<int64_t>(tiles.blocks, device.multiprocessors), 1};
+    return {std::min<int64_t>(tiles.blocks, device.multiprocessors), 1, tiles.tile_rows};
   }
   KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const override {
     const WgmmaTile t = wgmma_tile(spec);

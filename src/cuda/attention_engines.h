@@ -15,6 +15,7 @@ namespace attn::cuda {
 struct LaunchShape {
   int64_t blocks = 0;
   int64_t splits = 1;
+  int64_t tile_rows = 1;  // query rows of a prefill block's tile
 };
 
 class AttentionEngine {

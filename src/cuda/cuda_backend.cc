@@ -1,45 +1,21 @@
 #include "cuda/cuda_backend.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "core/error.h"
-#include "core/lengths.h"
+#include "core/packed_lengths.h"
 #include "cuda/cuda_host_help.h"
 #include "cuda/cuda_plan.h"
 #include "cuda/cuda_session.h"
 #include "cuda/host_lengths.h"
-#include "cuda/launch_params.h"
 #include "cuda/linear_attention_engines.h"
 #include "cuda/nvrtc_api.h"
 #include "cuda/row_operators.h"
+#include "cuda/softmax_call.h"
 
 namespace attn::cuda {
 namespace {
-
-// How the rows of a KV update, `rows` of each of `heads` heads (key and value counted apart) of
-// each batch row, are cut: into items for the warps, of one row each while that does not give every
-// warp of the device something to do, of several where there is more; and items into blocks, which
-// are several times more than run at once where there is that much.
-void cut_update(int64_t batch, int64_t heads, int64_t rows, int64_t multiprocessors,
-                attnk::KvUpdateParams& out) {
-  constexpr int64_t kWarps = 8, kMostRowsLog2 = 4, kMostRounds = 32;
-  constexpr int64_t kCountable = int64_t{1} << 30;
-  const auto items = [&](int64_t log2) {
-    return heads * ((rows + (int64_t{1} << log2) - 1) >> log2);
-  };
-  int64_t log2 = 0;
-  while ((int64_t{1} << log2) < rows &&
-         (items(log2) > kCountable ||
-          (log2 < kMostRowsLog2 && batch * items(log2 + 1) >= kWarps * multiprocessors))) {
-    ++log2;
-  }
-  const int64_t rounds = batch * items(log2) / (kWarps * multiprocessors * 16);
-  out.item_rows_log2 = log2;
-  out.items_per_chunk = kWarps * std::clamp<int64_t>(rounds, 1, kMostRounds);
-  out.chunks = std::max<int64_t>(1, (items(log2) + out.items_per_chunk - 1) / out.items_per_chunk);
-}
 
 struct Capture {
   bool active = false;
@@ -60,7 +36,7 @@ Capture capture_of(const Driver& driver, CUstream stream) {
 void check_lengths(const CudaContext& context, const CudaPlan& plan, const Lengths& lengths,
                    const Launch& request, bool capturing) {
   if (plan.check_on_host && capturing) throw_error(ATTN_CAPTURE, plan.capture_reason());
-  if (lengths.spec.values == Placement::kHost) {
+  if (are_on_host(lengths.spec)) {
     if (capturing && (request.flags & ATTN_EXECUTE_BAKE_HOST_VALUES) == 0) {
       throw_error(ATTN_CAPTURE,
                   "the lengths are in host memory, and a capture would keep their values of this "
@@ -71,35 +47,6 @@ void check_lengths(const CudaContext& context, const CudaPlan& plan, const Lengt
   if (plan.check_on_host) {
     check_device_lengths(context, lengths, static_cast<CUstream>(request.stream));
   }
-}
-
-const AttentionChoice& choose(const CudaPlan& plan, const AttentionProblem& problem) {
-  for (const AttentionChoice& choice : plan.attention) {
-    if (choice.engine->accepts(problem)) return choice;
-  }
-  fail_unsupported("the attention engine ", plan.attention.front().engine->name(),
-                   " is forced but does not take these shapes, strides or addresses");
-}
-
-// Whether the keys before the new ones are where the attention reads them before the KV update
-// runs: it only appends, or there is no cache. Explicit positions are checked by the update alone.
-bool starts_early(const Lowering& call) {
-  const auto stays = [](const CacheUpdateSpec& cache) { return !cache.active || cache.in_place; };
-  return !call.kv_update || (stays(call.kv_update->spec.key) && stays(call.kv_update->spec.value));
-}
-
-// Parts are merged by counters of the session, one for each (sequence, key head, row tile).
-void check_counters(const AttentionProblem& problem, const LaunchShape& shape) {
-  const int64_t units = shape.blocks / std::max<int64_t>(shape.splits, 1);
-  if (shape.splits > 1 && units > kCounters) {
-    fail_unsupported("a batch of ", problem.batch, " needs ", units, " merges at once for results ",
-                     "that do not depend on the batch; there are ", kCounters);
-  }
-}
-
-int64_t rows_to_visit(const CacheUpdateSpec& spec, const CacheUpdate& update, int64_t new_rows) {
-  if (!spec.active) return 0;
-  return spec.in_place ? new_rows : update.present.rows;
 }
 
 std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
@@ -172,7 +119,18 @@ class Cuda final : public CudaBackend {
                const Launch& request) override {
     const auto& plan = static_cast<const CudaPlan&>(base);
     auto& session = static_cast<CudaSession&>(base_session);
-    if (call.batch == 0) return;
+    if (is_packed(call)) {
+      Lowering bounded = call;
+      bound_packed(plan.range, bounded.lengths, *bounded.attention);
+      run(plan, bounded, session, request);
+    } else if (call.batch > 0) {
+      run(plan, call, session, request);
+    }
+  }
+
+ private:
+  void run(const CudaPlan& plan, const Lowering& call, CudaSession& session,
+           const Launch& request) {
     const Driver& driver = context_.driver;
     const auto stream = static_cast<CUstream>(request.stream);
     std::optional<ContextScope> scope;
@@ -192,78 +150,12 @@ class Cuda final : public CudaBackend {
     if (call.linear_attention) {
       launch_linear_attention(driver, plan, *call.linear_attention, session.faults(), scratch,
                               stream);
-      if (capture.active) session.retain_in(capture.graph, kernels_.code());
-      return;
-    }
-
-    attnk::KvUpdateParams update{};
-    fill_lengths(call.lengths, update.lengths);
-    if (plan.store_lengths != nullptr) {
-      const CUdeviceptr stored = scratch + rows_bytes(plan.range.batch);
-      update.lengths.values = reinterpret_cast<const attnk::i32*>(stored);
-      update.lengths.value_stride = 1;
-    }
-    int64_t rows = 0;
-    if (call.kv_update) {
-      const KvUpdateProblem& kv = *call.kv_update;
-      fill_kv_update(kv, update);
-      rows = std::max(rows_to_visit(kv.spec.key, kv.key, kv.new_rows),
-                      rows_to_visit(kv.spec.value, kv.value, kv.new_rows));
-    }
-    update.rows = reinterpret_cast<attnk::RowLengths*>(scratch);
-    update.faults = session.faults();
-    update.record = session.device_record();
-    update.label = request.label;
-    update.batch = call.batch;
-    cut_update(call.batch, 2 * update.kv_heads, rows, context_.multiprocessors, update);
-
-    const bool has_attention = call.attention && call.attention->query_rows > 0;
-    attnk::AttentionParams attention{};
-    const AttentionChoice* choice = nullptr;
-    LaunchShape shape;
-    if (has_attention) {
-      choice = &choose(plan, *call.attention);
-      shape = choice->engine->shape(*call.attention, context_, plan.batch_invariant);
-      check_counters(*call.attention, shape);
-      fill_attention(*call.attention, attention);
-      if (call.attention->spec.key_fresh && !call.attention->spec.key_cached) {
-        attention.key = attention.key_fresh;
-      }
-      if (call.attention->spec.value_fresh && !call.attention->spec.value_cached) {
-        attention.value = attention.value_fresh;
-      }
-      attention.rows = update.rows;
-      attention.faults = update.faults;
-      attention.record = update.record;
-      attention.early = starts_early(call);
-      if (attention.early != 0) attention.lengths = update.lengths;
-      attention.partials = reinterpret_cast<float*>(scratch + plan.partials_offset);
-      attention.counters = session.counters();
-      attention.splits = shape.splits;
-      attention.last = 1;
-    }
-
-    if (plan.store_lengths != nullptr) {
-      store_lengths(driver, *plan.store_lengths, call.lengths,
-                    reinterpret_cast<CUdeviceptr>(update.lengths.values), stream);
-    }
-    void* update_arguments[] = {&update};
-    launch_kernel(driver, *plan.kv_update, call.batch * update.chunks, plan.kv_update->threads,
-                  stream, update_arguments, false);
-    if (has_attention) {
-      void* arguments[] = {&attention};
-      launch_kernel(driver, *choice->kernel, shape.blocks, choice->kernel->threads, stream,
-                    arguments, context_.overlaps_launches);
     } else {
-      attnk::FaultState* faults = session.faults();
-      attnk::FaultRecord* record = session.device_record();
-      void* arguments[] = {static_cast<void*>(&faults), static_cast<void*>(&record)};
-      launch_kernel(driver, *plan.end_call, 1, 1, stream, arguments, false);
+      run_softmax(context_, plan, call, session, request, scratch);
     }
     if (capture.active) session.retain_in(capture.graph, kernels_.code());
   }
 
- private:
   CUdeviceptr workspace(const CudaPlan& plan, CudaSession& session, const Launch& request,
                         bool capturing) const {
     if (request.workspace == nullptr) return session.scratch(plan.workspace, capturing);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/packed_lengths.h"
 #include "cuda/host_lengths.h"
 #include "cuda/linear_attention_engines.h"
 #include "cuda/row_operators.h"
@@ -11,6 +12,7 @@ namespace attn::cuda {
 namespace {
 
 constexpr const char* kKvUpdateName = "fused-kv-update";
+constexpr const char* kPackedLengthsName = "packed-lengths";  // no choice, so not to be forced
 
 DType type_of(const Lowering& call) {
   return call.attention ? call.attention->spec.type : call.kv_update->spec.type;
@@ -40,20 +42,19 @@ void check_engine_name(const std::string& name) {
                 known);
 }
 
-// Why lengths of this form cannot be read; null where they can.
-const char* refused_lengths(const LengthSpec& spec) {
-  switch (spec.rule) {
-    case LengthRule::kMaskEnd:
-      return "CUDA devices do not look for the end of the keys in a mask";
-    case LengthRule::kCumulative:
-      return "CUDA devices do not read packed sequences";
-    case LengthRule::kValid:
-      return spec.values == Placement::kHost
-                 ? "CUDA devices read valid lengths in device memory alone"
-                 : nullptr;
-    default:
-      return nullptr;
-  }
+int type_number(DType type) {
+  return type == kFloat16    ? attnk::kTypeFloat16
+         : type == kBfloat16 ? attnk::kTypeBfloat16
+                             : attnk::kTypeFloat32;
+}
+
+// Past rows that move as the cache grows in its own memory: they wait in scratch for the update.
+size_t moved_bytes(const KvUpdateSpec& spec, const ShapeRange& range) {
+  int64_t channels = 0;
+  if (spec.key.grows) channels += spec.head_size;
+  if (spec.value.grows) channels += spec.v_head_size;
+  return static_cast<size_t>(range.batch * spec.kv_heads * range.total * channels *
+                             size_of(spec.type));
 }
 
 // What the back end cannot take whatever the engine.
@@ -62,14 +63,6 @@ bool common_refusal(const Lowering& call, std::string* reason) {
   const DType type = type_of(call);
   if (type != kFloat32 && type != kFloat16 && type != kBfloat16) {
     *reason = cat(name_of(type), " is not served on CUDA devices: use a CPU context");
-    return true;
-  }
-  if (const char* words = refused_lengths(call.lengths.spec)) {
-    *reason = cat(words, ": use a CPU context");
-    return true;
-  }
-  if (call.kv_update && (call.kv_update->spec.key.grows || call.kv_update->spec.value.grows)) {
-    *reason = "a cache whose rows move as it grows in its own memory is not served on CUDA devices";
     return true;
   }
   if (channels_of(call) > 1024) {
@@ -160,12 +153,18 @@ KernelVariant kv_update_variant(DType type, int channels) {
   KernelVariant out;
   out.source = "kv/kv_update.cu";
   out.entry = "attn_kv_update";
-  const int number = type == kFloat16    ? attnk::kTypeFloat16
-                     : type == kBfloat16 ? attnk::kTypeBfloat16
-                                         : attnk::kTypeFloat32;
-  out.definitions = {cat("ATTN_TYPE=", number)};
+  out.definitions = {cat("ATTN_TYPE=", type_number(type))};
   out.threads = 256;
   out.shared_bytes = 8 * attnk::rows_at_once(channels) * channels * 4;
+  return out;
+}
+
+KernelVariant packed_lengths_variant(DType type) {
+  KernelVariant out;
+  out.source = "packed/packed_lengths.cu";
+  out.entry = "attn_packed_lengths";
+  out.definitions = {cat("ATTN_TYPE=", type_number(type))};
+  out.threads = 256;
   return out;
 }
 
@@ -201,8 +200,12 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
     return plan;
   }
 
-  const KernelVariant update = kv_update_variant(type_of(call), channels_of(call));
+  const bool packed = is_packed(call);
+  const bool grows = call.kv_update && moved_bytes(call.kv_update->spec, range) > 0;
+  const KernelVariant update = packed ? packed_lengths_variant(type_of(call))
+                                      : kv_update_variant(type_of(call), channels_of(call));
   std::vector<KernelVariant> variants = {update};
+  if (grows) variants.push_back(scatter_variant());
   std::vector<const AttentionEngine*> chosen;
   StageReport attention;
   if (call.attention) {
@@ -220,7 +223,8 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   }
   kernels.prefetch(variants);
 
-  plan->kv_update = kernels.get(update);
+  plan->lengths = kernels.get(update);
+  if (grows) plan->rows = kernels.get(scatter_variant());
   plan->end_call = kernels.get(session_variant("attn_end_call"));
   size_t partials = 0;
   for (const AttentionEngine* engine : chosen) {
@@ -230,19 +234,23 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
                                                         request.batch_invariant));
   }
   plan->partials_offset = rows_bytes(range.batch);
-  if (call.lengths.spec.values == Placement::kHost) {
+  if (are_on_host(call.lengths.spec)) {
     plan->store_lengths = kernels.get(session_variant("attn_store_lengths"));
-    plan->partials_offset += stored_lengths_bytes(range.batch);
+    plan->partials_offset += stored_lengths_bytes(call.lengths.spec.rule, range.batch);
   }
-  plan->workspace = plan->partials_offset + partials + 256;
+  plan->moved_offset = (plan->partials_offset + partials + 255) / 256 * 256;
+  plan->workspace = plan->moved_offset + 256;
+  if (grows) plan->workspace += moved_bytes(call.kv_update->spec, range);
 
   StageReport kv;
-  kv.stage = "kv_update";
-  kv.engine = kKvUpdateName;
-  kv.considered = {{kKvUpdateName, true,
-                    cat("lengths, faults, norm, rotary embedding and append in one launch; kernel "
-                        "from ",
-                        plan->kv_update->origin)}};
+  kv.stage = packed ? "lengths" : "kv_update";
+  kv.engine = packed ? kPackedLengthsName : kKvUpdateName;
+  kv.considered = {
+      {kv.engine, true,
+       cat(packed  ? "cumulative lengths, faults and tokens of no sequence in one launch"
+           : grows ? "past rows to scratch, then lengths, faults, norm, rotary embedding and append"
+                   : "lengths, faults, norm, rotary embedding and append in one launch",
+           "; kernel from ", plan->lengths->origin)}};
   plan->stages.push_back(std::move(kv));
   if (call.attention) {
     for (size_t i = 0; i < plan->attention.size(); ++i) {

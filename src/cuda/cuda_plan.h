@@ -40,11 +40,14 @@ class CudaPlan final : public BackendPlan {
   size_t workspace = 0;
   bool check_on_host = false;
   bool batch_invariant = false;
-  const LoadedKernel* kv_update = nullptr;  // writes the lengths too: every call has it
-  const LoadedKernel* rows = nullptr;       // of the operators that have this kernel alone
+  // Of the KV update, or of packed lengths: what resolves the lengths of every call.
+  const LoadedKernel* lengths = nullptr;
+  // Of the operators that have this kernel alone; of caches that grow in their own memory, the one
+  // that brings past rows to scratch.
+  const LoadedKernel* rows = nullptr;
   const LoadedKernel* end_call = nullptr;
   const LoadedKernel* store_lengths = nullptr;          // where lengths come from host memory
-  size_t partials_offset = 0;                           // in scratch
+  size_t partials_offset = 0, moved_offset = 0;         // in scratch
   std::vector<AttentionChoice> attention;               // the first that accepts a call runs it
   std::vector<LinearAttentionChoice> linear_attention;  // likewise; such a plan has nothing else
   std::vector<StageReport> stages;
@@ -65,5 +68,6 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
 // A kernel of session/session.cu: attn_end_call, attn_clear_faults, attn_store_lengths.
 KernelVariant session_variant(const char* entry);
 KernelVariant kv_update_variant(DType type, int channels);
+KernelVariant packed_lengths_variant(DType type);
 
 }  // namespace attn::cuda

@@ -1,6 +1,7 @@
 #include "cuda/launch_params.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "core/lengths.h"
@@ -78,6 +79,18 @@ attnk::CacheParams cache(const CacheUpdateSpec& spec, const CacheUpdate& update,
   return out;
 }
 
+// The mask's last query row, whose strides then are those of batch rows, heads and columns.
+void fill_mask(const LengthMask& mask, attnk::LengthMaskParams& out) {
+  out.data =
+      static_cast<const std::byte*>(mask.data) + mask.last_row * mask.row * size_of(mask.type);
+  out.batch = mask.batch;
+  out.head = mask.head;
+  out.column = mask.column;
+  out.heads = mask.heads;
+  out.columns = mask.columns;
+  out.type = type_number(mask.type);
+}
+
 }  // namespace
 
 void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
@@ -86,8 +99,9 @@ void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
   if (lengths.spec.rule == LengthRule::kValid) {
     out.valid = reinterpret_cast<const attnk::i64*>(lengths.valid);
     out.value_stride = lengths.valid_stride;
-    out.most_keys = lengths.most_keys;
   }
+  out.most_keys = lengths.most_keys;
+  if (lengths.spec.rule == LengthRule::kMaskEnd) fill_mask(lengths.mask, out.mask);
   out.bound = lengths.spec.bound == Placement::kDevice ? lengths.bound : nullptr;
   out.bound_value = 0;
   if (lengths.spec.bound == Placement::kHost) out.bound_value = *lengths.bound;
@@ -100,10 +114,29 @@ void fill_lengths(const Lengths& lengths, attnk::LengthParams& out) {
   out.positions = reinterpret_cast<const attnk::i64*>(lengths.positions);
   out.position_batch = lengths.position_batch;
   out.position_row = lengths.position_row;
-  out.rule = lengths.spec.rule == LengthRule::kUniform ? attnk::kLengthUniform
-             : lengths.spec.rule == LengthRule::kValid ? attnk::kLengthValid
-                                                       : attnk::kLengthGroupQuery;
+  out.rule = lengths.spec.rule == LengthRule::kUniform   ? attnk::kLengthUniform
+             : lengths.spec.rule == LengthRule::kValid   ? attnk::kLengthValid
+             : lengths.spec.rule == LengthRule::kMaskEnd ? attnk::kLengthMaskEnd
+                                                         : attnk::kLengthGroupQuery;
   out.empty_slots = may_be_empty(lengths);
+}
+
+void fill_packed(const Lengths& lengths, const AttentionProblem& problem,
+                 attnk::PackedParams& out) {
+  out.query_ends = lengths.values;
+  out.query_ends_stride = lengths.value_stride;
+  out.key_ends = lengths.key_values;
+  out.key_ends_stride = lengths.key_value_stride;
+  out.batch = lengths.batch;
+  out.query_tokens = lengths.query_tokens;
+  out.key_tokens = lengths.key_tokens;
+  out.most_queries = lengths.query_rows;
+  out.most_keys = lengths.most_keys;
+  out.output = view(problem.output);
+  out.lse = view(problem.log_sum_exp);
+  out.heads = problem.spec.q_heads;
+  out.channels = problem.spec.v_head_size;
+  out.has_lse = problem.spec.log_sum_exp;
 }
 
 void fill_kv_update(const KvUpdateProblem& problem, attnk::KvUpdateParams& out) {
@@ -156,6 +189,7 @@ void fill_attention(const AttentionProblem& problem, attnk::AttentionParams& out
   out.value_is_fresh = spec.value_fresh;
   out.has_query_transform = spec.query_transform.any();
   out.has_key_transform = spec.key_transform.any();
+  out.packed = spec.packed;
 }
 
 }  // namespace attn::cuda

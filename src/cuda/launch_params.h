@@ -1,6 +1,7 @@
 // From problems to the parameter blocks of the kernels. Runs on every execute: no allocation.
 #pragma once
 
+#include "common/packed_params.h"
 #include "common/params.h"
 #include "core/problem.h"
 
@@ -8,6 +9,8 @@ namespace attn::cuda {
 
 void fill_lengths(const Lengths& lengths, attnk::LengthParams& out);
 void fill_kv_update(const KvUpdateProblem& problem, attnk::KvUpdateParams& out);
+// Without the kernel's tile, rows and faults.
+void fill_packed(const Lengths& lengths, const AttentionProblem& problem, attnk::PackedParams& out);
 void fill_attention(const AttentionProblem& problem, attnk::AttentionParams& out);
 
 }  // namespace attn::cuda

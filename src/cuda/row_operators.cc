@@ -4,6 +4,7 @@
 
 #include "common/row_params.h"
 #include "core/error.h"
+#include "cuda/device_read.h"
 
 namespace attn::cuda {
 namespace {
@@ -154,26 +155,6 @@ attnk::ScatterParams scatter_params(const CudaContext& context, const ScatterPro
   return out;
 }
 
-// ---- checks on the host -------------------------------------------------------------------------
-
-// Elements between the first of two axes' elements and the lowest and highest ones.
-struct Reach {
-  int64_t low = 0, high = 0;
-  void add(int64_t size, int64_t stride) { (stride < 0 ? low : high) += (size - 1) * stride; }
-};
-
-std::vector<int64_t> fetch(const Driver& driver, const int64_t* source, const Reach& reach,
-                           CUstream stream) {
-  std::vector<int64_t> out(static_cast<size_t>(reach.high - reach.low + 1));
-  check(driver,
-        driver.MemcpyAsync(reinterpret_cast<CUdeviceptr>(out.data()),
-                           reinterpret_cast<CUdeviceptr>(source + reach.low),
-                           out.size() * sizeof(int64_t), stream),
-        "cuMemcpyAsync");
-  check(driver, driver.StreamSynchronize(stream), "cuStreamSynchronize");
-  return out;
-}
-
 }  // namespace
 
 KernelVariant rotary_variant(DType type) {
@@ -230,18 +211,56 @@ void check_device_rows(const CudaContext& context, const Lowering& call, CUstrea
     Reach reach;
     reach.add(problem.batch, problem.transform.position_batch);
     reach.add(problem.rows, problem.transform.position_row);
-    const auto values = fetch(context.driver, problem.transform.positions, reach, stream);
-    problem.transform.positions = values.data() - reach.low;
+    const DeviceCopy<int64_t> values(context.driver, problem.transform.positions, reach, stream);
+    check(context.driver, context.driver.StreamSynchronize(stream), "cuStreamSynchronize");
+    problem.transform.positions = values.first();
     check_positions(problem);
   }
   if (call.scatter && call.scatter->spec.indexed) {
     ScatterProblem problem = *call.scatter;
     Reach reach;
     reach.add(problem.batch, problem.index_stride);
-    const auto values = fetch(context.driver, problem.indices, reach, stream);
-    problem.indices = values.data() - reach.low;
+    const DeviceCopy<int64_t> values(context.driver, problem.indices, reach, stream);
+    check(context.driver, context.driver.StreamSynchronize(stream), "cuStreamSynchronize");
+    problem.indices = values.first();
     check_write_indices(problem);
   }
+}
+
+CUdeviceptr copy_rows(const CudaContext& context, const CudaPlan& plan, const RowShape& shape,
+                      View4& view, CUdeviceptr to, CudaSession& session, CUstream stream) {
+  View4 target;
+  target.data = reinterpret_cast<void*>(to);
+  target.rows = view.rows;
+  target.row = shape.channels;
+  target.head = target.row * view.rows;
+  target.batch = target.head * shape.heads;
+  const CUdeviceptr end =
+      to + static_cast<size_t>(shape.batch * target.batch * size_of(shape.type));
+  if (end == to) {
+    view = target;
+    return end;
+  }
+  const auto scatter = [](const View4& v) {
+    return ScatterView{v.data, v.batch, v.row, {v.head, v.channel}};
+  };
+  ScatterProblem problem;
+  problem.spec.type = shape.type;
+  problem.spec.unit_inner = view.channel == 1;
+  problem.batch = shape.batch;
+  problem.cache_rows = view.rows;
+  problem.axes = 2;
+  problem.sizes = {shape.heads, shape.channels};
+  problem.past = problem.update = scatter(view);
+  problem.present = scatter(target);
+  attnk::ScatterParams params = scatter_params(context, problem);
+  params.faults = session.faults();
+  params.record = session.device_record();
+  void* arguments[] = {static_cast<void*>(&params)};
+  launch_kernel(context.driver, *plan.rows, shape.batch * params.grid.chunks, plan.rows->threads,
+                stream, arguments, false);
+  view = target;
+  return end;
 }
 
 void run_rows(const CudaContext& context, const CudaPlan& plan, const Lowering& call,

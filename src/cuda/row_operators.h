@@ -35,4 +35,15 @@ void check_device_rows(const CudaContext& context, const Lowering& call, CUstrea
 void run_rows(const CudaContext& context, const CudaPlan& plan, const Lowering& call,
               CudaSession& session, const Launch& request);
 
+// Rows of (B, H, rows, channels).
+struct RowShape {
+  DType type;
+  int64_t batch, heads, channels;
+};
+
+// Queues the copy of all rows of a view to `to`, side by side, by the plan's kernel for scatters;
+// `view` then names them there. The end of what was written.
+CUdeviceptr copy_rows(const CudaContext& context, const CudaPlan& plan, const RowShape& shape,
+                      View4& view, CUdeviceptr to, CudaSession& session, CUstream stream);
+
 }  // namespace attn::cuda
