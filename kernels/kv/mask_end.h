@@ -9,6 +9,7 @@ namespace attnk {
 constexpr float kShownFrom = -1000.f;
 
 ATTN_DEVICE bool mask_shows(const LengthMaskParams& mask, i64 at) {
+  if (mask.data == nullptr) return true;
   if (mask.type == kTypeBool) return ((const u8*)mask.data)[at] != 0;
   return load_any(mask.data, at, mask.type) >= kShownFrom;
 }

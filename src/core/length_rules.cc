@@ -10,6 +10,7 @@ namespace {
 constexpr double kShownFrom = -1000;  // an additive cell that is less hides its key
 
 bool shows(const LengthMask& mask, int64_t index) {
+  if (mask.data == nullptr) return true;
   if (mask.type == kBool) return static_cast<const uint8_t*>(mask.data)[index] != 0;
   return load_double(mask.data, index, mask.type) >= kShownFrom;
 }

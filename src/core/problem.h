@@ -39,7 +39,7 @@ struct LengthSpec {
 };
 
 // kMaskEnd: where the mask of the last query row lies. A cell shows a key when it is true, or at
-// least -1000. Strides are 0 where the mask broadcasts.
+// least -1000; without `data`, all do. Strides are 0 where the mask broadcasts.
 struct LengthMask {
   const void* data = nullptr;
   DType type{};

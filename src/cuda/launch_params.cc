@@ -81,8 +81,11 @@ attnk::CacheParams cache(const CacheUpdateSpec& spec, const CacheUpdate& update,
 
 // The mask's last query row, whose strides then are those of batch rows, heads and columns.
 void fill_mask(const LengthMask& mask, attnk::LengthMaskParams& out) {
-  out.data =
-      static_cast<const std::byte*>(mask.data) + mask.last_row * mask.row * size_of(mask.type);
+  out.data = nullptr;
+  if (mask.data != nullptr) {
+    out.data =
+        static_cast<const std::byte*>(mask.data) + mask.last_row * mask.row * size_of(mask.type);
+  }
   out.batch = mask.batch;
   out.head = mask.head;
   out.column = mask.column;

@@ -24,7 +24,7 @@ bool keeps_pieces(int64_t stride, int64_t bytes) { return stride * bytes % kPiec
 attnk::RowGrid grid_of(int64_t batch, int64_t rows, int64_t units, int multiprocessors) {
   constexpr int64_t kBlocksEach = 16, kUnitsEach = 4;
   attnk::RowGrid grid{};
-  grid.units = units;
+  grid.units = std::max<int64_t>(units, 1);  // divided by, even where there is nothing to do
   grid.total = rows * units;
   const int64_t spread = grid.total * batch / (multiprocessors * kBlocksEach * kThreads);
   grid.span = kThreads * std::clamp<int64_t>(spread, 1, kUnitsEach * 16);
@@ -266,8 +266,9 @@ CUdeviceptr copy_rows(const CudaContext& context, const CudaPlan& plan, const Ro
 void run_rows(const CudaContext& context, const CudaPlan& plan, const Lowering& call,
               CudaSession& session, const Launch& request) {
   const auto stream = static_cast<CUstream>(request.stream);
-  const auto launch = [&](auto& params) {
-    if (params.grid.total == 0) return;
+  // Without anything to move, write indices and positions are still checked.
+  const auto launch = [&](auto& params, bool checks) {
+    if (params.grid.total == 0 && !checks) return;
     params.faults = session.faults();
     params.record = session.device_record();
     params.label = request.label;
@@ -278,13 +279,13 @@ void run_rows(const CudaContext& context, const CudaPlan& plan, const Lowering& 
   bool may_fault;
   if (call.rotary) {
     attnk::RotaryParams params = rotary_params(context, *call.rotary);
-    may_fault = call.rotary->spec.transform.explicit_positions && params.grid.total > 0;
-    launch(params);
+    may_fault = call.rotary->spec.transform.explicit_positions && call.rotary->rows > 0;
+    launch(params, may_fault);
   } else {
     attnk::ScatterParams params = scatter_params(context, *call.scatter);
     const ScatterSpec& spec = call.scatter->spec;
-    may_fault = spec.indexed && !spec.circular && params.grid.total > 0;
-    launch(params);
+    may_fault = spec.indexed && !spec.circular;
+    launch(params, may_fault);
   }
   if (!may_fault) return;
   attnk::FaultState* faults = session.faults();

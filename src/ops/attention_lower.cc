@@ -69,9 +69,8 @@ void set_length_mask(const Tensor& mask, LengthMask& out) {
   out.columns = view.columns;
   out.last_row = std::max<int64_t>(view.rows - 1, 0);
   if (view.rows != 0) return;
-  // Without query rows nothing is masked: one cell that shows its key.
-  static constexpr uint8_t kShown = 1;
-  out.data = &kShown;
+  // Without query rows nothing is masked.
+  out.data = nullptr;
   out.type = kBool;
   out.heads = 1;
   out.batch = out.head = out.row = out.column = 0;

@@ -20,10 +20,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import gpu_gqa_suite  # noqa: E402
 import gpu_host_suite  # noqa: E402
+import gpu_operators_suite  # noqa: E402
 import machine  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUITES = {"gqa": gpu_gqa_suite, "host": gpu_host_suite}
+SUITES = {"gqa": gpu_gqa_suite, "host": gpu_host_suite,
+          "operators": gpu_operators_suite}
 
 
 def parse_arguments(arguments):

@@ -103,7 +103,10 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
     if (c.outline.breach != AttentionBreach::kNone) return;
     DeviceCase device(lane, c, tensors_of(c), engine);
     RunResult result = device.prepare();
-    if (result.verdict == Verdict::kPassed) result = device.execute({});
+    if (result.verdict == Verdict::kPassed) {
+      // A mask may end before the new keys do: the case then expects nothing but the fault.
+      result = c.faults() == 0 ? device.execute({}) : device.execute_for_faults(c.faults());
+    }
     result = judged(std::move(result));
     if (result.verdict != Verdict::kFailed) {
       totals.add(engine, result);

@@ -137,6 +137,32 @@ Result run(Lane& lane, LinearCase& c, const std::string& engine) {
 
 using GpuLinear = GpuTest;
 
+// Few kernels to compile, many problems: sizes that models use, where any serve.
+LinearCase draw_case(uint64_t seed) {
+  LinearOutline outline = matrix::draw_linear_outline(seed);
+  test::Random random(test::derive_seed(seed, 12));
+  if (random.chance(0.85)) {
+    outline.head_size = random.pick<int64_t>({64, 80, 128});
+    outline.v_head_size = random.pick<int64_t>({64, 128, 80});
+    outline.odd_layouts = outline.odd_layouts && random.chance(0.3);
+    if (outline.q_heads / outline.kv_heads > 1) outline.q_heads = 2 * outline.kv_heads;
+    outline.tokens = std::min<int64_t>(outline.tokens, 40);
+  }
+  return matrix::build_linear_case(outline, random);
+}
+
+// Few and fixed: for compute-sanitizer.
+TEST_F(GpuLinear, AFew) {
+  Lane lane(Gpu::first());
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    LinearCase c = draw_case(seed);
+    for (const char* engine : kLinearEngines) {
+      const Result result = run(lane, c, engine);
+      EXPECT_NE(result.verdict, Verdict::kFailed) << seed << ": " << result.text << c.text();
+    }
+  }
+}
+
 TEST_F(GpuLinear, Matrix) {
   Lane lane(Gpu::first());
   const uint64_t first = matrix::rotating_seed();
@@ -145,17 +171,7 @@ TEST_F(GpuLinear, Matrix) {
   std::map<std::string, matrix::CheckNumbers> worst;
   int failures = 0;
   for (uint64_t seed = first; seed < first + kMostSeeds; ++seed) {
-    LinearOutline outline = matrix::draw_linear_outline(seed);
-    // Few kernels to compile, many problems: sizes that models use, where any serve.
-    test::Random random(test::derive_seed(seed, 12));
-    if (random.chance(0.85)) {
-      outline.head_size = random.pick<int64_t>({64, 80, 128});
-      outline.v_head_size = random.pick<int64_t>({64, 128, 80});
-      outline.odd_layouts = outline.odd_layouts && random.chance(0.3);
-      if (outline.q_heads / outline.kv_heads > 1) outline.q_heads = 2 * outline.kv_heads;
-      outline.tokens = std::min<int64_t>(outline.tokens, 40);
-    }
-    LinearCase c = matrix::build_linear_case(outline, random);
+    LinearCase c = draw_case(seed);
     for (const char* engine : kLinearEngines) {
       const Result result = run(lane, c, engine);
       if (result.verdict == Verdict::kPassed) {

@@ -218,8 +218,8 @@ TEST_F(GpuMatrix, RotatingSeeds) {
 // An engine that the tests do not know would go untested.
 TEST_F(GpuMatrix, KnowsEveryEngine) {
   std::vector<std::string> known(std::begin(kEngines), std::end(kEngines));
-  for (const char* other : {"fused-kv-update", "recurrent", "recurrent-serial", "thread-rotary",
-                            "thread-scatter"}) {
+  for (const char* other :
+       {"fused-kv-update", "recurrent", "recurrent-serial", "thread-rotary", "thread-scatter"}) {
     known.emplace_back(other);
   }
   std::vector<std::string> named = test::split_names(test::info_of(Gpu::first().context()).engines);

@@ -194,10 +194,16 @@ void run_seeds(const char* kind, const char* engine, uint64_t first, int64_t cou
   }
   std::cout << kind << ": " << count << " problems from seed " << first << " on, " << faulted
             << " with faults\n";
-  EXPECT_GT(faulted, count / 50);
+  if (count >= 100) EXPECT_GT(faulted, count / 50);
 }
 
 class GpuRows : public GpuTest {};
+
+// Few and fixed: for compute-sanitizer.
+TEST_F(GpuRows, AFew) {
+  run_seeds<RotaryCase>("RotaryEmbedding", "thread-rotary", 1, 25);
+  run_seeds<ScatterCase>("TensorScatter", "thread-scatter", 1, 25);
+}
 
 TEST_F(GpuRows, RotaryEmbedding) {
   run_seeds<RotaryCase>("RotaryEmbedding", "thread-rotary", 1, kFixedSeeds);

@@ -190,6 +190,25 @@ RunResult DeviceCase::execute(const ExpectedFaults& faults) {
   return result;
 }
 
+RunResult DeviceCase::execute_for_faults(uint32_t bits) {
+  case_.restore();
+  mirror_.upload(lane_.stream);
+  const Outcome executed = launch();
+  lane_.stream.wait();
+  if (!executed.ok()) {
+    if (executed.status == ATTN_UNSUPPORTED) return refused(executed);
+    return failed("execute: status " + std::to_string(executed.status) + " " + executed.message);
+  }
+  ExpectedFaults faults;
+  faults.bits = bits;
+  const std::string findings = compare_faults(faults, poll(lane_.session.get()), nullptr);
+  must("session_clear_faults", [&](attn_error* error) {
+    return attn_session_clear_faults(lane_.session.get(), lane_.stream.get(), error);
+  });
+  lane_.stream.wait();
+  return {findings.empty() ? Verdict::kPassed : Verdict::kFailed, findings, {}};
+}
+
 RunResult run_case(Lane& lane, matrix::GqaCase& c, OnHost on_host, const std::string& engine) {
   DeviceCase device(lane, c, on_host, engine);
   const RunResult prepared = device.prepare();

@@ -49,6 +49,8 @@ class DeviceCase {
   // Uploads the case as it was built, runs it, brings the bytes back, and compares them with the
   // case's expectation; `faults` is what the session must report afterwards.
   RunResult execute(const ExpectedFaults& faults);
+  // Uploads the case, runs it, and compares what the session reports alone; then clears it.
+  RunResult execute_for_faults(uint32_t bits);
 
  private:
   RunResult refused(const test::Outcome& outcome);

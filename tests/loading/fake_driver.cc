@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +52,24 @@ thread_local int capture_mode = kCaptureModeGlobal;
 
 bool has_context() { return depth > 0; }
 
+// What the driver has handed out. A real one takes it back with its contexts; here what a test lets
+// the library lose on purpose stays known, and is no leak of the process.
+std::mutex handed_mutex;
+std::set<const void*>& handed_out() {
+  static auto* const set = new std::set<const void*>;
+  return *set;
+}
+template <class T>
+T* hand_out(T* thing) {
+  const std::lock_guard lock(handed_mutex);
+  handed_out().insert(thing);
+  return thing;
+}
+void take_back(const void* thing) {
+  const std::lock_guard lock(handed_mutex);
+  handed_out().erase(thing);
+}
+
 // Counts a call; whether it is the one that shall fail.
 bool fails(const char* name) {
   const int at = state.call_count.fetch_add(1);
@@ -63,6 +83,7 @@ void release(CUuserObject object, unsigned count) {
   object->references -= static_cast<int>(count);
   if (object->references > 0) return;
   object->destroy(object->user);
+  take_back(object);
   delete object;
   --state.user_objects;
 }
@@ -172,12 +193,13 @@ CUresult run(LibraryLoadDataTag, CUlibrary* library, const void* image, int*, vo
   if (std::memcmp(image, "fake cubin", 10) != 0 && std::memcmp(image, "\177ELF", 4) != 0) {
     return kCudaInvalidImage;
   }
-  *library = new CUlib_st;
+  *library = hand_out(new CUlib_st);
   ++state.libraries;
   return kCudaSuccess;
 }
 CUresult run(LibraryUnloadTag, CUlibrary library) {
   for (CUkernel kernel : library->kernels) delete kernel;
+  take_back(library);
   delete library;
   --state.libraries;
   return kCudaSuccess;
@@ -199,24 +221,27 @@ CUresult run(LaunchKernelExTag, const CUlaunchConfig* config, CUfunction functio
 }
 CUresult run(MemAllocTag, CUdeviceptr* memory, size_t bytes) {
   if (!has_context()) return kInvalidContext;
-  *memory = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  void* const block = hand_out(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  *memory = reinterpret_cast<CUdeviceptr>(block);
   ++state.device_memory;
   return kCudaSuccess;
 }
 CUresult run(MemFreeTag, CUdeviceptr memory) {
   if (!has_context()) return kInvalidContext;
+  take_back(reinterpret_cast<void*>(memory));
   std::free(reinterpret_cast<void*>(memory));
   --state.device_memory;
   return kCudaSuccess;
 }
 CUresult run(MemHostAllocTag, void** memory, size_t bytes, unsigned) {
   if (!has_context()) return kInvalidContext;
-  *memory = std::malloc(bytes);
+  *memory = hand_out(std::malloc(bytes));
   ++state.host_memory;
   return kCudaSuccess;
 }
 CUresult run(MemFreeHostTag, void* memory) {
   if (!has_context()) return kInvalidContext;
+  take_back(memory);
   std::free(memory);
   --state.host_memory;
   return kCudaSuccess;
@@ -235,18 +260,20 @@ CUresult run(MemsetD8AsyncTag, CUdeviceptr memory, unsigned char value, size_t b
 }
 CUresult run(StreamCreateTag, CUstream* stream, unsigned) {
   if (!has_context()) return kInvalidContext;
-  *stream = new CUstream_st{nullptr};
+  *stream = hand_out(new CUstream_st{nullptr});
   ++state.streams;
   return kCudaSuccess;
 }
 CUresult run(GraphDestroyTag, CUgraph graph) {
   for (CUuserObject object : graph->objects) release(object, 1);
+  take_back(graph);
   delete graph;
   --state.graphs;
   return kCudaSuccess;
 }
 CUresult run(StreamDestroyTag, CUstream stream) {
   if (stream->capturing != nullptr) run(GraphDestroyTag{}, stream->capturing);
+  take_back(stream);
   delete stream;
   --state.streams;
   return kCudaSuccess;
@@ -259,7 +286,7 @@ CUresult run(StreamGetCaptureInfoTag, CUstream stream, int* status, unsigned lon
   return has_context() ? kCudaSuccess : kInvalidContext;
 }
 CUresult run(StreamBeginCaptureTag, CUstream stream, int) {
-  stream->capturing = new CUgraph_st;
+  stream->capturing = hand_out(new CUgraph_st);
   ++state.graphs;
   return kCudaSuccess;
 }
@@ -274,20 +301,21 @@ CUresult run(ThreadExchangeStreamCaptureModeTag, int* mode) {
 }
 CUresult run(GraphInstantiateWithFlagsTag, CUgraphExec* executable, CUgraph graph,
              unsigned long long) {
-  *executable = new CUgraphExec_st{graph->objects};
+  *executable = hand_out(new CUgraphExec_st{graph->objects});
   for (CUuserObject object : graph->objects) ++object->references;
   ++state.executables;
   return kCudaSuccess;
 }
 CUresult run(GraphExecDestroyTag, CUgraphExec executable) {
   for (CUuserObject object : executable->objects) release(object, 1);
+  take_back(executable);
   delete executable;
   --state.executables;
   return kCudaSuccess;
 }
 CUresult run(UserObjectCreateTag, CUuserObject* object, void* user, CUhostFn destroy,
              unsigned references, unsigned) {
-  *object = new CUuserObject_st{user, destroy, static_cast<int>(references)};
+  *object = hand_out(new CUuserObject_st{user, destroy, static_cast<int>(references)});
   ++state.user_objects;
   return kCudaSuccess;
 }

@@ -64,9 +64,9 @@ void VarlenCase::draw_sizes(Random& random) {
   keys_ = random.between(1, long_ones ? 500 : 80);
   for (int64_t b = 0; b < batch; ++b) {
     Sequence sequence;
-    sequence.queries = packed_ ? decodes ? random.between(0, 4) : draw_length(random, long_ones)
-                               : rows_;
-    sequence.keys = !packed_ ? random.below(keys_ + 1)
+    sequence.queries =
+        packed_ ? decodes ? random.between(0, 4) : draw_length(random, long_ones) : rows_;
+    sequence.keys = !packed_    ? random.below(keys_ + 1)
                     : own_keys_ ? draw_length(random, long_ones)
                                 : sequence.queries;
     sequences_.push_back(sequence);
@@ -110,8 +110,7 @@ void VarlenCase::draw_tensors(Random& random) {
     choice.plain = 0.7;
     choice.allow_inner_step = random.chance(0.2);
     choice.allow_reversed = choice.allow_broadcast = input;
-    return Tensor(type_, shape,
-                  test::draw_layout(random, static_cast<int>(shape.size()), choice));
+    return Tensor(type_, shape, test::draw_layout(random, static_cast<int>(shape.size()), choice));
   };
   query_ = tensor(rows_, heads_, size_, true);
   key_ = tensor(keys_, kv_heads_, size_, true);

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "matrix/varlen_case.h"
 #include "matrix/run.h"
+#include "matrix/varlen_case.h"
 
 namespace attn::matrix {
 namespace {

@@ -51,7 +51,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-void Buffer::fill(int byte) { std::memset(data_, byte, static_cast<size_t>(size_)); }
+void Buffer::fill(int byte) {
+  if (size_ > 0) std::memset(data_, byte, static_cast<size_t>(size_));
+}
 
 void Buffer::snapshot() { remembered_.assign(data_, data_ + size_); }
 
