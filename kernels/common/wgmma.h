@@ -67,6 +67,17 @@ ATTN_DEVICE void barrier_wait(u32 barrier, u32 parity) {
 ATTN_DEVICE void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// The same; whether `holds` does for any of them.
+ATTN_DEVICE bool named_barrier_or(int id, int threads, bool holds) {
+  u32 any;
+  asm volatile(
+      "{\n.reg .pred p, q;\nsetp.ne.u32 p, %1, 0;\n"
+      "barrier.cta.red.or.pred q, %2, %3, p;\nselp.u32 %0, 1, 0, q;\n}"
+      : "=r"(any)
+      : "r"((u32)holds), "r"(id), "r"(threads)
+      : "memory");
+  return any != 0;
+}
 ATTN_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

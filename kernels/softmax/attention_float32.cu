@@ -14,6 +14,7 @@
 #include "common/padded_tile.h"
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
+#include "softmax/mask_tiles.h"
 #include "softmax/packed.h"
 #include "softmax/variant.h"
 
@@ -132,8 +133,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
   const bool rotates = kQueryTransform && p.query_transform.in_pieces;
   if (!rotates)
     fetch_padded<kThreads, kM, kD, kDp, kLdQ>(sq, qbase + m0 * p.query.row, p.query.row, 0, rows);
-  if (n_first <= n_last)
-    fetch_padded<kThreads, kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, n_last * kN, total);
+  // Tiles that the mask hides wholly are passed over.
+  const i64 mask_base = mask_row_offset(p, b, h, m0);
+  const auto next = [&](int from, bool& shown) {
+    return next_tile<kMaskKind, kThreads, kM, kN>(p, mask_base, rows, from, n_first, shown);
+  };
+  bool shown;
+  int n = next(n_last, shown);
+  if (n >= n_first) fetch_padded<kThreads, kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, n * kN, total);
   copy_commit();
   if (rotates) {
     constexpr int pieces = kDp / 4;
@@ -158,12 +165,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
   float m[2] = {-infinity(), -infinity()}, l[2] = {0.f, 0.f};
   float origins[2] = {-infinity(), -infinity()};
   const int row0 = warp * 16 + lane / 4;
-  constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap;
   const float* q_at = sq + row0 * kLdQ + (lane & 3);
   const float* k_at = sk + (lane / 4) * kLdQ + (lane & 3);
   const float* v_at = sv + 2 * (lane & 3) * kLdV + lane / 4;
 
-  for (int n = n_last; n >= n_first; n--) {
+  while (n >= n_first) {
     const int j0 = n * kN;
     copy_wait<0>();
     __syncthreads();
@@ -194,8 +200,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
     }
     copy_wait<0>();
     __syncthreads();
-    if (n > n_first)
-      fetch_padded<kThreads, kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, j0 - kN, total);
+    const bool inside = shown && j0 >= clean_low && j0 + kN <= clean_high;
+    n = next(n - 1, shown);
+    if (n >= n_first)
+      fetch_padded<kThreads, kN, kD, kDp, kLdQ>(sk, kbase, p.key.row, n * kN, total);
     copy_commit();
 
     if (!sees) continue;
@@ -208,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
         if constexpr (kSoftcap) s[j][e] = p.softcap * tanhf(s[j][e] / p.softcap);
       }
     }
-    if (plain && j0 >= clean_low && j0 + kN <= clean_high) {
+    if (inside) {
 #pragma unroll
       for (int j = 0; j < kTilesN; j++) {
 #pragma unroll
@@ -255,7 +263,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
           float x = s[j][2 * r + e];
-          if (kMaskKind == kMaskAdditive && x != -infinity()) {
+          if (kMaskKind == kMaskAdditive && inside) {
+            x = exp2_fast((x - finite_top) * kLog2e);
+          } else if (kMaskKind == kMaskAdditive && x != -infinity()) {
             // Of the sum with a large bias, digits of the score would be lost: the row's top goes
             // from the bias first.
             const i64 key = j0 + j * 8 + (lane & 3) * 2 + e;

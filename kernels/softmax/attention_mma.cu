@@ -15,6 +15,7 @@
 #include "common/padded_tile.h"
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
+#include "softmax/mask_tiles.h"
 #include "softmax/packed.h"
 #include "softmax/variant.h"
 
@@ -96,8 +97,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   } else {
     fetch_padded<kThreads, kM, kD, kDp, kLdQ>(sq, qbase, p.query.row, m0, m0 + rows);
   }
-  if (n_first <= n_last)
-    fetch_padded<kThreads, kN, kD, kDp, kLdK>(sk, kbase, p.key.row, n_last * kN, total);
+  // Tiles that the mask hides wholly are passed over.
+  const i64 mask_base = mask_row_offset(p, b, h, m0);
+  const auto next = [&](int from, bool& shown) {
+    return next_tile<kMaskKind, kThreads, kM, kN>(p, mask_base, rows, from, n_first, shown);
+  };
+  bool shown;
+  int n = next(n_last, shown);
+  const bool no_tile = n < n_first;
+  if (!no_tile) fetch_padded<kThreads, kN, kD, kDp, kLdK>(sk, kbase, p.key.row, n * kN, total);
   copy_commit();
 
   float o[kTilesM][kTilesDv][4] = {};
@@ -110,8 +118,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int row0 = warp * kRowsPerWarp + lane / 4;  // the lane's first row in the block
   // Scores are kept as products while nothing but the scale applies (kPlainScale: it is positive);
   // to_log2 brings them to base 2 inside the exponential's own multiply-add.
-  constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap && kPlainScale;
-  const float to_log2 = plain ? p.scale * kLog2e : kLog2e;
+  constexpr bool products = kMaskKind != kMaskAdditive && !kSoftcap && kPlainScale;
+  const float to_log2 = products ? p.scale * kLog2e : kLog2e;
   // ldmatrix addresses: A tiles (rows 0-15 x 16), B tiles of K (16 keys x 16 channels).
   const u32 a_address =
       shared_address(sq + (warp * kRowsPerWarp + (lane & 15)) * kLdQ + (lane >> 4) * 8);
@@ -119,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       shared_address(sk + ((lane & 7) + (lane >> 4) * 8) * kLdK + ((lane >> 3) & 1) * 8);
   const u32 v_address = shared_address(sv + (lane & 15) * kLdV + (lane >> 4) * 8);
 
-  for (int n = n_last; n >= n_first; n--) {
+  while (n >= n_first) {
     const int j0 = n * kN;
     copy_wait<0>();
     __syncthreads();  // K(n) is there; everyone is done with V(n + 1)
@@ -145,14 +153,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
     copy_wait<0>();
     __syncthreads();  // V(n) is there; everyone is done with K(n)
-    if (n > n_first)
-      fetch_padded<kThreads, kN, kD, kDp, kLdK>(sk, kbase, p.key.row, j0 - kN, total);
+    const bool shown_now = shown, inside = shown && j0 >= clean_low && j0 + kN <= clean_high;
+    const bool seen_wholly = products && inside;
+    n = next(n - 1, shown);
+    if (n >= n_first)
+      fetch_padded<kThreads, kN, kD, kDp, kLdK>(sk, kbase, p.key.row, n * kN, total);
     copy_commit();
 
-    const bool clean = plain && j0 >= clean_low && j0 + kN <= clean_high;
 #pragma unroll
     for (int t = 0; t < kTilesM; t++) {
-      if (!clean) {
+      if (!seen_wholly) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
           const int row = row0 + t * 16 + r * 8;
@@ -163,13 +173,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
               const int key = j0 + j * 8 + (lane & 3) * 2 + e;
-              bool visible = key >= seen.low && key < seen.high;
+              bool visible = inside || (key >= seen.low && key < seen.high);
               float x = s[t][j][2 * r + e];
-              if constexpr (!plain) {
+              if constexpr (!products) {
                 x *= p.scale;
                 if constexpr (kSoftcap) x = p.softcap * tanhf(x / p.softcap);
-                if (visible) visible = apply_mask<kMaskKind>(p, base, key, x);
               }
+              if (visible && !shown_now) visible = apply_mask<kMaskKind>(p, base, key, x);
               s[t][j][2 * r + e] = visible ? x : -infinity();
             }
           }
@@ -239,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // Without a tile, nobody has waited for the copies of the query rows yet.
   copy_wait<0>();
-  if (n_first > n_last) __syncthreads();
+  if (no_tile) __syncthreads();
   // Denominators; then rows go through the warp's own part of the Q tile and out in 16-byte pieces.
   const float sink =
       kSinkKind == kSinkPerHead ? load_element<kType>(p.sink, h * p.sink_stride) * kLog2e : 0.f;

@@ -21,6 +21,12 @@
 // for parity (u / n - 1) % 2 of free from the second round on. Both sides walk a tile's keys from
 // the last visible ones down, and count uses over all tiles.
 //
+// With a mask the producer reads it, and lists the keys that it does not hide wholly: one of STAGES + 1
+// entries a use, each with a barrier that its 128 threads arrive at. An entry of n = -1 ends a tile,
+// and takes buffers as any other does. Entry u is written when the keys of use u - STAGES are free:
+// every consumer is done with the softmax of use u - STAGES - 1 then, which was the last to read it.
+// With a boolean mask an entry has the bits of its cells.
+//
 // A consumer keeps the next keys' Q K in flight while it adds P V of the keys before, and does the
 // softmax of the next ones under that P V. P stays in registers.
 #include "common/device.h"
@@ -28,6 +34,7 @@
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "common/wgmma.h"
+#include "softmax/mask_tiles.h"
 #include "softmax/packed.h"
 #include "softmax/variant.h"
 
@@ -45,9 +52,20 @@ static_assert(PRODUCER_REGISTERS + kConsumers * CONSUMER_REGISTERS <=
               (kConsumers + 1) * (65536 / kThreads / 8 * 8));
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
+constexpr bool kListed = kMaskKind != kMaskNone;
+constexpr int kEntries = kStages + 1;
+constexpr int kBitsBytes = kMaskKind == kMaskBoolean ? kEntries * kM * 8 : 0;
+
+// Keys that the mask does not hide wholly; n is -1 where a tile has no more.
+struct Entry {
+  int n, shown;
+};
+
 struct Barriers {
   u64 key_full[kStages], key_free[kStages], value_full[kStages], value_free[kStages];
   u64 tile_full[2], tile_free[2], query_full[2];
+  u64 entry_full[kEntries];
+  Entry entries[kEntries];
 };
 
 // A consumer's state between keys.
@@ -136,8 +154,39 @@ ATTN_DEVICE void fetch_rows(u32 matrix, const u16* base, i64 stride, int first, 
   }
 }
 
+// Named barriers: 1 to 3 are the consumers'.
+ATTN_DEVICE bool any_of_producer(bool holds) { return named_barrier_or(8, 128, holds); }
+
+// Finds the next keys from n down that the mask does not hide, by all threads of the producer, and
+// writes their bits where the mask is boolean. Gives the entry.
+template <int kind>
+ATTN_DEVICE Entry list_keys(const AttentionParams& p, const Tile& tile, int n, u64* bits) {
+  const int thread = threadIdx.x & 127;
+  const i64 base = mask_row_offset(p, tile.b, tile.h, tile.m0);
+  for (; n >= tile.n_first; n--) {
+    MaskCells cells;
+    u64 row = 0;
+    if constexpr (kind == kMaskBoolean) {
+      const int of = p.mask_row == 0 ? 0 : thread;
+      if (thread < tile.rows) {
+        row = mask_bits(p, base + of * p.mask_row, n * kN);
+        cells.any = row != 0;
+        cells.all = row == ~0ull;
+      }
+    } else {
+      cells = cells_of<kind, 128, kM, kN>(p, base, tile.rows, n * kN, thread);
+    }
+    if (!any_of_producer(cells.any)) continue;
+    const bool shown = !any_of_producer(!cells.all);
+    if (kind == kMaskBoolean) bits[thread] = row;
+    return {n, shown};
+  }
+  return {-1, 0};
+}
+
+template <int kind>
 ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slots, u32 queries,
-                         u32 keys, u32 values) {
+                         u32 keys, u32 values, u64* bits) {
   const bool leads = (threadIdx.x & 127) == 0;
   u32 index = blockIdx.x, use = 0;
   for (u32 turn = 0;; turn++) {
@@ -163,9 +212,23 @@ ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slo
     const u16* vbase = (const u16*)p.value.data + at->b * p.value.batch + at->hk * p.value.head +
                        first_key(*at) * p.value.row;
     const int total = at->view.total, n_first = at->n_first;
-    for (int n = at->n_last; n >= n_first; n--, use++) {
+    for (int n = at->n_last; kListed || n >= n_first; n--, use++) {
       const u32 stage = use % kStages, turns = use / kStages;
       if (turns) barrier_wait(shared_address(&barriers->key_free[stage]), (turns - 1) & 1);
+      if constexpr (kind != kMaskNone) {
+        const u32 number = use % kEntries;
+        const Entry entry = list_keys<kind>(p, *at, n, bits + number * kM);
+        if (leads) barriers->entries[number] = entry;
+        barrier_arrive(shared_address(&barriers->entry_full[number]));
+        n = entry.n;
+        if (n < 0) {  // the end takes buffers too, without anything in them
+          copy_arrive(shared_address(&barriers->key_full[stage]));
+          if (turns) barrier_wait(shared_address(&barriers->value_free[stage]), (turns - 1) & 1);
+          copy_arrive(shared_address(&barriers->value_full[stage]));
+          use++;
+          break;
+        }
+      }
       fetch_rows<kN, kN, kD, kDp>(keys + stage * kKeyBytes, kbase, p.key.row, n * kN, total);
       copy_arrive(shared_address(&barriers->key_full[stage]));
       if (turns) barrier_wait(shared_address(&barriers->value_free[stage]), (turns - 1) & 1);
@@ -260,19 +323,25 @@ ATTN_DEVICE void multiply_values(Rows& rows, const u32 (&weights)[kN / 16][4], u
   }
 }
 
-// Scores of one tile to unnormalised weights; gives the factors for what was summed before.
-ATTN_DEVICE void softmax(const AttentionParams& p, const Tile& tile, float (&s)[kN / 2], int n,
-                         int row0, Rows& rows, float (&rescale)[2]) {
-  constexpr bool plain = kMaskKind == kMaskNone && !kSoftcap && kPlainScale;
-  const float to_log2 = plain ? p.scale * kLog2e : kLog2e;
-  const int lane = threadIdx.x & 31, j0 = n * kN;
-  if (!(plain && j0 >= tile.clean_low && j0 + kN <= tile.clean_high)) {
+// Scores of one tile to unnormalised weights; gives the factors for what was summed before. `entry`:
+// n its keys; `shown` that no mask hides any; `bits` a row's cells of a boolean mask.
+ATTN_DEVICE void softmax(const AttentionParams& p, const Tile& tile, float (&s)[kN / 2],
+                         const Entry& entry, const u64* bits, int row0, Rows& rows,
+                         float (&rescale)[2]) {
+  constexpr bool products = kMaskKind != kMaskAdditive && !kSoftcap && kPlainScale;
+  const float to_log2 = products ? p.scale * kLog2e : kLog2e;
+  const int lane = threadIdx.x & 31, j0 = entry.n * kN;
+  const bool shown = kMaskKind == kMaskNone || entry.shown != 0;
+  if (!(products && shown && j0 >= tile.clean_low && j0 + kN <= tile.clean_high)) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int row = row0 + r * 8;
       const Interval seen = visible_keys(tile.view, tile.position0 + row);
       const i64 base =
           mask_row_offset(p, tile.b, tile.h, min_of((i64)tile.m0 + row, p.query_rows - 1));
+      // Bit j * 8 + e is the lane's e-th key of the j-th eight.
+      u64 cells = ~0ull;
+      if (kMaskKind == kMaskBoolean && !shown) cells = bits[row] >> ((lane & 3) * 2);
 #pragma unroll
       for (int j = 0; j < kTilesN; j++) {
 #pragma unroll
@@ -280,10 +349,14 @@ ATTN_DEVICE void softmax(const AttentionParams& p, const Tile& tile, float (&s)[
           const int key = j0 + j * 8 + (lane & 3) * 2 + e;
           bool visible = key >= seen.low && key < seen.high;
           float x = s[j * 4 + 2 * r + e];
-          if constexpr (!plain) {
+          if constexpr (!products) {
             x *= p.scale;
             if constexpr (kSoftcap) x = p.softcap * tanhf(x / p.softcap);
-            if (visible) visible = apply_mask<kMaskKind>(p, base, key, x);
+          }
+          if constexpr (kMaskKind == kMaskBoolean) {
+            visible = visible && (cells >> (j * 8 + e) & 1) != 0;
+          } else if (visible && !shown) {
+            visible = apply_mask<kMaskKind>(p, base, key, x);
           }
           s[j * 4 + 2 * r + e] = visible ? x : -infinity();
         }
@@ -417,9 +490,19 @@ ATTN_DEVICE void release(u64& barrier) {
   if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barrier));
 }
 
-// The keys of a tile; `use` counts buffers over all tiles.
+// The keys of use `use`: what the producer listed, or the next ones below `n`; n is -1 (below the
+// tile's first ones) where there are no more.
+ATTN_DEVICE Entry entry_of(Barriers* barriers, const Tile& tile, u32 use, int n) {
+  if constexpr (!kListed) return {n > tile.n_first ? n - 1 : -1, 1};
+  const u32 number = use % kEntries;
+  barrier_wait(shared_address(&barriers->entry_full[number]), (use / kEntries) & 1);
+  return barriers->entries[number];
+}
+
+// The keys of a tile, of which there are some; `use` counts buffers over all tiles.
 ATTN_DEVICE void attend(const AttentionParams& p, const Tile& tile, Barriers* barriers, u32 own,
-                        u32 keys, u32 values, int row0, Rows& rows, u32& use) {
+                        u32 keys, u32 values, const u64* bits, int row0, Entry entry, Rows& rows,
+                        u32& use) {
   float s[kN / 2];
   u32 weights[kN / 16][4];
   float rescale[2];
@@ -432,9 +515,12 @@ ATTN_DEVICE void attend(const AttentionParams& p, const Tile& tile, Barriers* ba
   wgmma_wait<0>();
   pin(s);
   release(barriers->key_free[stage]);
-  softmax(p, tile, s, tile.n_last, row0, rows, rescale);
+  softmax(p, tile, s, entry, bits + use % kEntries * kM, row0, rows, rescale);
   pack_weights(s, weights);
-  for (int n = tile.n_last - 1; n >= tile.n_first; n--, use++) {
+  int adds = 0;
+  for (;; use++, adds = 1) {
+    entry = entry_of(barriers, tile, use + 1, entry.n);
+    if (entry.n < 0) break;
     const u32 next = (use + 1) % kStages;
     stage = use % kStages;
     wait_for_copies(barriers->key_full[next], ((use + 1) / kStages) & 1);
@@ -446,7 +532,7 @@ ATTN_DEVICE void attend(const AttentionParams& p, const Tile& tile, Barriers* ba
     wait_for_copies(barriers->value_full[stage], (use / kStages) & 1);
     pin_output(rows);
     wgmma_fence();
-    multiply_values(rows, weights, values + stage * kValueBytes, n < tile.n_last - 1);
+    multiply_values(rows, weights, values + stage * kValueBytes, adds);
     wgmma_commit();
     wgmma_wait<1>();
     pin(s);
@@ -455,7 +541,7 @@ ATTN_DEVICE void attend(const AttentionParams& p, const Tile& tile, Barriers* ba
     // have nothing beside it. `live` is always true, which it does not know.
     asm volatile("" : "+r"(live));
     if (live) {
-      softmax(p, tile, s, n, row0, rows, rescale);
+      softmax(p, tile, s, entry, bits + (use + 1) % kEntries * kM, row0, rows, rescale);
       pin(s);
     }
     wgmma_wait<0>();
@@ -468,7 +554,7 @@ ATTN_DEVICE void attend(const AttentionParams& p, const Tile& tile, Barriers* ba
   wait_for_copies(barriers->value_full[stage], (use / kStages) & 1);
   pin_output(rows);
   wgmma_fence();
-  multiply_values(rows, weights, values + stage * kValueBytes, tile.n_first < tile.n_last);
+  multiply_values(rows, weights, values + stage * kValueBytes, adds);
   wgmma_commit();
   wgmma_wait<0>();
   pin_output(rows);
@@ -477,7 +563,8 @@ ATTN_DEVICE void attend(const AttentionParams& p, const Tile& tile, Barriers* ba
 }
 
 ATTN_DEVICE void consume(const AttentionParams& p, Barriers* barriers, const Tile* slots,
-                         u32 queries, u32 keys, u32 values, float* buffer, int warpgroup) {
+                         u32 queries, u32 keys, u32 values, const u64* bits, float* buffer,
+                         int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5;
   const int row0 = warpgroup * 64 + warp * 16 + lane / 4;
 
@@ -496,8 +583,16 @@ ATTN_DEVICE void consume(const AttentionParams& p, Barriers* barriers, const Til
     Rows rows;
     rows.m[0] = rows.m[1] = -infinity();
     rows.l[0] = rows.l[1] = 0.f;
-    if (tile.n_first <= tile.n_last) {
-      attend(p, tile, barriers, own + warpgroup * 64 * 128, keys, values, row0, rows, use);
+    Entry entry = {tile.n_last, 1};
+    if constexpr (kListed) entry = entry_of(barriers, tile, use, 0);
+    if (kListed ? entry.n >= 0 : tile.n_first <= tile.n_last) {
+      attend(p, tile, barriers, own + warpgroup * 64 * 128, keys, values, bits, row0, entry, rows,
+             use);
+    }
+    if constexpr (kListed) {  // the end of the list
+      release(barriers->key_free[use % kStages]);
+      release(barriers->value_free[use % kStages]);
+      use++;
     }
     finish(p, tile, rows, row0, own, warpgroup);
     release(barriers->tile_free[slot]);
@@ -512,6 +607,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const int warpgroup = threadIdx.x >> 7;
   const u32 queries = (shared_address(shared) + 1023) & ~1023u;
   const u32 keys = queries + kQueries * kQueryBytes, values = keys + kStages * kKeyBytes;
+  // Bits of the mask and the transform's row buffers lie behind everything else.
+  u8* rest = shared + (values - shared_address(shared)) + kStages * kValueBytes;
+  u64* bits = (u64*)rest;
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; s++) {
       barrier_init(shared_address(&barriers.key_full[s]), 128);
@@ -524,6 +622,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       barrier_init(shared_address(&barriers.query_full[s]), 128);
       barrier_init(shared_address(&barriers.tile_free[s]), 4 * (kConsumers + 1));
     }
+    for (int e = 0; e < kEntries; e++) barrier_init(shared_address(&barriers.entry_full[e]), 128);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   wait_for_previous();
@@ -531,12 +630,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (warpgroup == 0) {
     registers_down<PRODUCER_REGISTERS>();
-    produce(p, &barriers, slots, queries, keys, values);
+    produce<kMaskKind>(p, &barriers, slots, queries, keys, values, bits);
   } else {
     registers_up<CONSUMER_REGISTERS>();
-    // The transform's row buffers lie behind everything else.
-    float* buffer = (float*)(shared + (values - shared_address(shared)) + kStages * kValueBytes);
-    consume(p, &barriers, slots, queries, keys, values, buffer, warpgroup - 1);
+    float* buffer = (float*)(rest + kBitsBytes);
+    consume(p, &barriers, slots, queries, keys, values, bits, buffer, warpgroup - 1);
   }
 }
 

@@ -225,7 +225,8 @@ WgmmaBuffers wgmma_buffers(const AttentionSpec& spec, const DeviceTraits& device
   const int dk = swizzled_size(spec.head_size), dv = swizzled_size(spec.v_head_size);
   const int query_bytes = 2 * 64 * t.consumers * dk, stage_bytes = 2 * t.keys * (dk + dv);
   // Tiles begin on 1024 bytes; a query transform needs a row of floats a consumer warp.
-  const int rest = 1024 + (spec.query_transform.any() ? 4 * t.consumers * dk * 4 : 0);
+  int rest = 1024 + (spec.query_transform.any() ? 4 * t.consumers * dk * 4 : 0);
+  if (spec.mask == MaskKind::kBoolean) rest += 5 * 64 * t.consumers * 8;  // its cells' bits
   const int room = device.shared_bytes_per_block - kWgmmaStaticBytes - rest;
   WgmmaBuffers out;
   if (!spec.query_transform.any() && 2 * query_bytes + 2 * stage_bytes <= room) out.queries = 2;

@@ -28,17 +28,6 @@ constexpr size_t kMostFailures = 8;
 // What CUDA devices do not take, by a part of the words that they say.
 constexpr std::array kRefusals = {"float64"};
 
-std::vector<Mirror::NamedTensor> tensors_of(AttentionCase& c) {
-  std::vector<Mirror::NamedTensor> tensors;
-  for (uint32_t slot = 0; slot < AttentionCase::kInputs; ++slot) {
-    tensors.push_back({&c.in[slot], "input " + std::to_string(slot)});
-  }
-  for (uint32_t slot = 0; slot < AttentionCase::kOutputs; ++slot) {
-    tensors.push_back({&c.out[slot], "output " + std::to_string(slot)});
-  }
-  return tensors;
-}
-
 class Totals {
  public:
   void add(const std::string& engine, const RunResult& result) {

@@ -80,4 +80,16 @@ test::Arguments Mirror::moved(const test::Arguments& arguments) const {
   return list;
 }
 
+std::vector<Mirror::NamedTensor> tensors_of(matrix::AttentionCase& c) {
+  using matrix::AttentionCase;
+  std::vector<Mirror::NamedTensor> tensors;
+  for (uint32_t slot = 0; slot < AttentionCase::kInputs; ++slot) {
+    tensors.push_back({&c.in[slot], "input " + std::to_string(slot)});
+  }
+  for (uint32_t slot = 0; slot < AttentionCase::kOutputs; ++slot) {
+    tensors.push_back({&c.out[slot], "output " + std::to_string(slot)});
+  }
+  return tensors;
+}
+
 }  // namespace attn::gpu

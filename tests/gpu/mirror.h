@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gpu/device.h"
+#include "matrix/attention_case.h"
 #include "matrix/gqa_case.h"
 
 namespace attn::gpu {
@@ -52,5 +53,8 @@ class Mirror {
   int32_t device_id_;
   std::vector<Copy> copies_;
 };
+
+// All tensors of a case of Attention.
+std::vector<Mirror::NamedTensor> tensors_of(matrix::AttentionCase& c);
 
 }  // namespace attn::gpu

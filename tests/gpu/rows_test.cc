@@ -194,7 +194,9 @@ void run_seeds(const char* kind, const char* engine, uint64_t first, int64_t cou
   }
   std::cout << kind << ": " << count << " problems from seed " << first << " on, " << faulted
             << " with faults\n";
-  if (count >= 100) EXPECT_GT(faulted, count / 50);
+  if (count >= 100) {
+    EXPECT_GT(faulted, count / 50);
+  }
 }
 
 class GpuRows : public GpuTest {};
