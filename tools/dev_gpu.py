@@ -80,7 +80,7 @@ def list_suites(pattern):
 
 
 def run_program(name, before, pattern, seconds, extra):
-    """Runs the cases of a pattern in a process of their own, then prints its words; their counts."""
+    """Runs the cases of a pattern in a process of their own, prints its words; their counts."""
     result = RESULTS / f"{name.replace('/', '_')}.xml"
     result.unlink(missing_ok=True)
     command = [*before, PROGRAM, f"--gtest_filter={pattern}", f"--gtest_output=xml:{result}",

@@ -21,11 +21,11 @@
 // for parity (u / n - 1) % 2 of free from the second round on. Both sides walk a tile's keys from
 // the last visible ones down, and count uses over all tiles.
 //
-// With a mask the producer reads it, and lists the keys that it does not hide wholly: one of STAGES + 1
-// entries a use, each with a barrier that its 128 threads arrive at. An entry of n = -1 ends a tile,
-// and takes buffers as any other does. Entry u is written when the keys of use u - STAGES are free:
-// every consumer is done with the softmax of use u - STAGES - 1 then, which was the last to read it.
-// With a boolean mask an entry has the bits of its cells.
+// With a mask the producer reads it, and lists the keys that it does not hide wholly: one of
+// STAGES + 1 entries a use, each with a barrier that its 128 threads arrive at. An entry of n = -1
+// ends a tile, and takes buffers as any other does. Entry u is written when the keys of use
+// u - STAGES are free: every consumer is done with the softmax of use u - STAGES - 1 then, which
+// was the last to read it. With a boolean mask an entry has the bits of its cells.
 //
 // A consumer keeps the next keys' Q K in flight while it adds P V of the keys before, and does the
 // softmax of the next ones under that P V. P stays in registers.
@@ -34,217 +34,17 @@
 #include "common/rotary_rows.h"
 #include "common/visibility.h"
 #include "common/wgmma.h"
-#include "softmax/mask_tiles.h"
-#include "softmax/packed.h"
 #include "softmax/variant.h"
+#include "softmax/wgmma_producer.h"
+#include "softmax/wgmma_tiles.h"
 
 namespace attnk {
-
-constexpr int kN = BLOCK_N, kStages = STAGES, kConsumers = CONSUMERS, kQueries = QUERIES;
-constexpr int kM = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
-constexpr int kDp = (kD + 63) / 64 * 64, kDvp = (kDv + 63) / 64 * 64;  // whole 128-byte rows
-constexpr int kTilesN = kN / 8, kSlices = kDvp % 128 == 0 ? kDvp / 128 : kDvp / 64;
-constexpr int kSliceWidth = kDvp % 128 == 0 ? 128 : 64;
-constexpr int kQueryBytes = kM * kDp * 2, kKeyBytes = kN * kDp * 2, kValueBytes = kN * kDvp * 2;
-// Registers move between warpgroups inside what the block got at its launch: asking for more would
-// wait forever.
-static_assert(PRODUCER_REGISTERS + kConsumers * CONSUMER_REGISTERS <=
-              (kConsumers + 1) * (65536 / kThreads / 8 * 8));
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
-constexpr bool kListed = kMaskKind != kMaskNone;
-constexpr int kEntries = kStages + 1;
-constexpr int kBitsBytes = kMaskKind == kMaskBoolean ? kEntries * kM * 8 : 0;
-
-// Keys that the mask does not hide wholly; n is -1 where a tile has no more.
-struct Entry {
-  int n, shown;
-};
-
-struct Barriers {
-  u64 key_full[kStages], key_free[kStages], value_full[kStages], value_free[kStages];
-  u64 tile_full[2], tile_free[2], query_full[2];
-  u64 entry_full[kEntries];
-  Entry entries[kEntries];
-};
 
 // A consumer's state between keys.
 struct Rows {
   float o[kSlices][kSliceWidth / 2];
   float m[2], l[2];
 };
-
-// What a block works on: query rows [m0, m0 + rows) of head h.
-struct Tile {
-  int live;  // 0: there are no more tiles
-  int b, h, hk;
-  int m0, rows, position0, n_first, n_last, clean_low, clean_high;
-  Visibility view;
-  i64 query0, key0;  // of packed sequences: their first rows
-};
-ATTN_DEVICE i64 first_query(const Tile& t) { return kPacked ? t.query0 : 0; }
-ATTN_DEVICE i64 first_key(const Tile& t) { return kPacked ? t.key0 : 0; }
-
-ATTN_DEVICE Tile tile_of(const AttentionParams& p, u32 index) {
-  const u32 heads = (u32)p.q_heads;
-  Tile t;
-  // The tiles of a head, which share its keys, run at the same time; the longest ones begin.
-  if constexpr (kPacked) {
-    const u32 tiles = packed_tiles<kM>(p);
-    t.live = index < tiles * heads;
-    if (!t.live) return t;
-    const TilePlace place = packed_place<kM>(p, index / tiles, index % tiles);
-    t.b = (int)place.b;
-    t.h = (int)place.h;
-    t.m0 = place.m0;
-  } else {
-    const u32 tiles = ((u32)p.query_rows + kM - 1) / kM, bh = index / tiles;
-    t.live = index < tiles * heads * (u32)p.batch;
-    if (!t.live) return t;
-    t.b = (int)(bh / heads);
-    t.h = (int)(bh % heads);
-    t.m0 = (int)(tiles - 1 - index % tiles) * kM;
-  }
-  t.hk = t.h / (int)(heads / (u32)p.kv_heads);
-  const RowLengths lengths = p.rows[t.b];
-  const RowSpan span = span_of(p, lengths);
-  if constexpr (kPacked) {
-    t.query0 = span.query;
-    t.key0 = span.key;
-  }
-  t.rows = min_of(kM, span.query_rows - t.m0);
-  t.position0 = lengths.query_start + t.m0;
-  t.view = visibility_of(p, lengths.live && !p.faults->call_poisoned ? lengths.total : 0);
-  const Interval first = visible_keys(t.view, t.position0);
-  const Interval last = visible_keys(t.view, t.position0 + t.rows - 1);
-  t.clean_low = last.low;
-  t.clean_high = first.high;
-  t.n_first = first.low / kN;
-  t.n_last = (last.high + kN - 1) / kN - 1;
-  return t;
-}
-
-// Issues the copies of `rows` rows, from row `first` of `base` on, to a swizzled matrix of `height`
-// rows; rows from `end` on and channels from `d` on are zeroed. 128 threads: each has one 16-byte
-// piece of every `step`-th row, so that a copy costs little beside its own instruction.
-template <int rows, int height, int d, int dp>
-ATTN_DEVICE void fetch_rows(u32 matrix, const u16* base, i64 stride, int first, int end) {
-  constexpr int pieces = dp / 8, step = dp == 192 ? 4 : 128 / pieces;
-  static_assert(rows % step == 0 && (step % 8 == 0 || step == 4));
-  const int thread = threadIdx.x & 127, c = thread % pieces, r = thread / pieces;
-  if (r >= step) return;
-  const bool column = c * 8 < d;
-  const u16* source = base + (i64)(first + r) * stride + c * 8;
-  const u32 at = matrix + swizzled(r, c, height);
-  const i64 stride_of_step = stride * step;
-  const int left = end - first - r;
-  if (end - first >= rows) {
-#pragma unroll
-    for (int i = 0; i < rows / step; i++, source += stride_of_step) {
-      // Four rows further on, the swizzle differs in one bit.
-      copy_async_16((step == 4 && i % 2 ? at ^ 64 : at) + i * step * 128, source, column);
-    }
-  } else {
-#pragma unroll 1
-    for (int i = 0; i < rows / step; i++, source += stride_of_step) {
-      const bool valid = column && i * step < left;
-      copy_async_16((step == 4 && i % 2 ? at ^ 64 : at) + i * step * 128, valid ? source : base,
-                    valid);
-    }
-  }
-}
-
-// Named barriers: 1 to 3 are the consumers'.
-ATTN_DEVICE bool any_of_producer(bool holds) { return named_barrier_or(8, 128, holds); }
-
-// Finds the next keys from n down that the mask does not hide, by all threads of the producer, and
-// writes their bits where the mask is boolean. Gives the entry.
-template <int kind>
-ATTN_DEVICE Entry list_keys(const AttentionParams& p, const Tile& tile, int n, u64* bits) {
-  const int thread = threadIdx.x & 127;
-  const i64 base = mask_row_offset(p, tile.b, tile.h, tile.m0);
-  for (; n >= tile.n_first; n--) {
-    MaskCells cells;
-    u64 row = 0;
-    if constexpr (kind == kMaskBoolean) {
-      const int of = p.mask_row == 0 ? 0 : thread;
-      if (thread < tile.rows) {
-        row = mask_bits(p, base + of * p.mask_row, n * kN);
-        cells.any = row != 0;
-        cells.all = row == ~0ull;
-      }
-    } else {
-      cells = cells_of<kind, 128, kM, kN>(p, base, tile.rows, n * kN, thread);
-    }
-    if (!any_of_producer(cells.any)) continue;
-    const bool shown = !any_of_producer(!cells.all);
-    if (kind == kMaskBoolean) bits[thread] = row;
-    return {n, shown};
-  }
-  return {-1, 0};
-}
-
-template <int kind>
-ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slots, u32 queries,
-                         u32 keys, u32 values, u64* bits) {
-  const bool leads = (threadIdx.x & 127) == 0;
-  u32 index = blockIdx.x, use = 0;
-  for (u32 turn = 0;; turn++) {
-    const u32 slot = turn & 1, round = turn >> 1;
-    Tile* at = &slots[slot];
-    if (leads) {
-      if (round) barrier_wait(shared_address(&barriers->tile_free[slot]), (round - 1) & 1);
-      *at = tile_of(p, index);
-      barrier_arrive(shared_address(&barriers->tile_full[slot]));
-      index = gridDim.x + atomicAdd(&p.counters[0], 1);
-    }
-    barrier_wait(shared_address(&barriers->tile_full[slot]), round & 1);
-    if (!at->live) break;
-    if constexpr (kQueries == 2) {
-      const u16* base = (const u16*)p.query.data + at->b * p.query.batch + at->h * p.query.head +
-                        first_query(*at) * p.query.row;
-      fetch_rows<kM, kM, kD, kDp>(queries + slot * kQueryBytes, base, p.query.row, at->m0,
-                                  at->m0 + at->rows);
-      copy_arrive(shared_address(&barriers->query_full[slot]));
-    }
-    const u16* kbase = (const u16*)p.key.data + at->b * p.key.batch + at->hk * p.key.head +
-                       first_key(*at) * p.key.row;
-    const u16* vbase = (const u16*)p.value.data + at->b * p.value.batch + at->hk * p.value.head +
-                       first_key(*at) * p.value.row;
-    const int total = at->view.total, n_first = at->n_first;
-    for (int n = at->n_last; kListed || n >= n_first; n--, use++) {
-      const u32 stage = use % kStages, turns = use / kStages;
-      if (turns) barrier_wait(shared_address(&barriers->key_free[stage]), (turns - 1) & 1);
-      if constexpr (kind != kMaskNone) {
-        const u32 number = use % kEntries;
-        const Entry entry = list_keys<kind>(p, *at, n, bits + number * kM);
-        if (leads) barriers->entries[number] = entry;
-        barrier_arrive(shared_address(&barriers->entry_full[number]));
-        n = entry.n;
-        if (n < 0) {  // the end takes buffers too, without anything in them
-          copy_arrive(shared_address(&barriers->key_full[stage]));
-          if (turns) barrier_wait(shared_address(&barriers->value_free[stage]), (turns - 1) & 1);
-          copy_arrive(shared_address(&barriers->value_full[stage]));
-          use++;
-          break;
-        }
-      }
-      fetch_rows<kN, kN, kD, kDp>(keys + stage * kKeyBytes, kbase, p.key.row, n * kN, total);
-      copy_arrive(shared_address(&barriers->key_full[stage]));
-      if (turns) barrier_wait(shared_address(&barriers->value_free[stage]), (turns - 1) & 1);
-      fetch_rows<kN, kN, kDv, kDvp>(values + stage * kValueBytes, vbase, p.value.row, n * kN,
-                                    total);
-      copy_arrive(shared_address(&barriers->value_full[stage]));
-    }
-    __syncwarp();
-    if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barriers->tile_free[slot]));
-  }
-  // Every block has drawn its last tile before it counts itself as ended.
-  if (leads && atomicInc(&p.counters[1], gridDim.x - 1) == gridDim.x - 1) {
-    atomicExch(&p.counters[0], 0);
-  }
-  copy_wait<0>();
-}
 
 ATTN_DEVICE void store_piece(u32 address, const uint4& x) {
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z),
@@ -323,8 +123,8 @@ ATTN_DEVICE void multiply_values(Rows& rows, const u32 (&weights)[kN / 16][4], u
   }
 }
 
-// Scores of one tile to unnormalised weights; gives the factors for what was summed before. `entry`:
-// n its keys; `shown` that no mask hides any; `bits` a row's cells of a boolean mask.
+// Scores of one tile to unnormalised weights; gives the factors for what was summed before. Of
+// `entry`, n are its keys, `shown` that no mask hides any; `bits`: rows' cells of a boolean mask.
 ATTN_DEVICE void softmax(const AttentionParams& p, const Tile& tile, float (&s)[kN / 2],
                          const Entry& entry, const u64* bits, int row0, Rows& rows,
                          float (&rescale)[2]) {

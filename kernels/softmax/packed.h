@@ -1,5 +1,5 @@
-// Packed sequences (kPacked): the tokens of all sequences lie behind each other, batch strides are 0,
-// and a sequence begins at a row of its own. packed/packed_lengths.cu resolves where, before the
+// Packed sequences (kPacked): the tokens of all sequences lie behind each other, batch strides are
+// 0, and a sequence begins at a row of its own. packed/packed_lengths.cu resolves where, before the
 // attention kernel, and numbers the tiles of `height` query rows over all sequences.
 #pragma once
 

@@ -8,7 +8,8 @@
 
 namespace attn::cuda {
 
-// The lowest and the highest element of a view, counted from its first one. Strides may be negative.
+// The lowest and the highest element of a view, counted from its first one. Strides may be
+// negative.
 struct Reach {
   int64_t low = 0, high = 0;
   Reach& add(int64_t size, int64_t stride) {

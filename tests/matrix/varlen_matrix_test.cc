@@ -1,4 +1,5 @@
-// The matrix of VarlenAttention and PackedVarlenAttention as a test: fixed seeds, and seeds that change with the day.
+// The matrix of VarlenAttention and PackedVarlenAttention as a test: fixed seeds, and seeds that
+// change with the day.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
