@@ -1,4 +1,5 @@
-"""ONNX Runtime's CPU Attention (23, 24; 25 as the graph of its definition) side by side with this library's, both against float64.
+"""ONNX Runtime's CPU Attention side by side with this library's, both against float64: 23
+and 24 by its kernel, 25 as the graph of the definition.
 
 Random nodes of everything that both support. Where the two differ stands in
 attention_differences.py, each entry with what decides.

@@ -1,4 +1,4 @@
-"""PyTorch's scaled_dot_product_attention on the CPU side by side with Attention, on the same tensors.
+"""PyTorch's scaled_dot_product_attention on the CPU beside Attention, on the same tensors.
 
 Random problems of everything that both take, each also held against float64, so that a disagreement
 shows who is wrong. PyTorch's causal mask begins at the first key, as Attention's without a past.
