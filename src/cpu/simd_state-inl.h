@@ -99,8 +99,8 @@ HWY_NOINLINE void read_block(const float* block, int count, const float* query, 
 // Rows that are read together by a step: their numbers stay in registers for all columns.
 inline constexpr int kStepRows = 4;
 
-// held, seen += rows^T read_key, rows^T query for kRows rows of a stored state, `columns` wide; with
-// kScale the rows are multiplied by rescale first. The sums have room for whole vectors.
+// held, seen += rows^T read_key, rows^T query for kRows rows of a stored state, `columns` wide;
+// with kScale the rows are multiplied by rescale first. The sums have room for whole vectors.
 template <bool kScale, bool kHeld, int kRows, class S>
 HWY_INLINE void read_rows(S type, const typename S::Raw* from, int64_t from_row, int64_t columns,
                           const float* rescale, const float* read_key, const float* query,
