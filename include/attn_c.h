@@ -73,7 +73,7 @@ typedef int32_t attn_status;
 #define ATTN_OUT_OF_MEMORY ((attn_status)8)
 #define ATTN_COMPILE ((attn_status)9)   /* a kernel did not compile */
 #define ATTN_DEVICE ((attn_status)10)   /* the driver or device reported an error */
-#define ATTN_FAULT ((attn_status)11)    /* the session is poisoned by a device fault */
+#define ATTN_FAULT ((attn_status)11)    /* the session is poisoned; not returned by this version */
 #define ATTN_INTERNAL ((attn_status)12) /* a defect of the library */
 
 /* attn_error.native_domain: whose code stands in native_code. */

@@ -49,7 +49,10 @@ def ask_a_model(question):
     except SetupError as error:
         say(f"{error}\nthe weights are not here and cannot be had: there is no answer")
         return 0
-    code = call([PYTHON, "examples/python/generate.py", question, "--tokens", "60"])
+    # One thread for numpy and for the attention: numpy's threads wait by spinning, which takes
+    # minutes where others use the processors.
+    code = call([PYTHON, "examples/python/generate.py", question, "--tokens", "60",
+                 "--threads", "1"], OPENBLAS_NUM_THREADS="1")
     if code == 0:
         print("demo: OK")
     return code

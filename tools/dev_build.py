@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -39,12 +40,14 @@ def build_environment(preset):
 
 def configure_arguments(preset):
     python = "OFF" if preset in WITHOUT_PYTHON else "ON"
+    csharp = python if shutil.which("mcs") else "OFF"
     interpreter = VENV / "bin" / "python"
     return [
         "cmake", "--preset", preset,
         f"-DPython3_EXECUTABLE={interpreter if interpreter.exists() else sys.executable}",
         f"-DSWIG_EXECUTABLE={VENV / 'bin' / 'swig'}",
         f"-DATTN_C_BUILD_PYTHON={python}",
+        f"-DATTN_C_BUILD_CSHARP={csharp}",
     ]
 
 

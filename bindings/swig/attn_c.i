@@ -14,6 +14,7 @@
 
 %include "stdint.i"
 
+#ifdef SWIGPYTHON
 /* Only calls that may run long let other threads of the language in. */
 %nothread;
 %thread attn_context_create;
@@ -28,6 +29,7 @@
 %thread attn_host_stream_synchronize;
 %thread attn_host_stream_release;
 %thread attn_host_graph_launch;
+#endif
 
 /* Left to C: the tables, the callbacks, and the initialisers (every struct made here has its size
  * set). Arrays within structs are read through the methods below. */
@@ -239,6 +241,9 @@ ATTN_STRUCT_WITH_TEXTS(attn_session_desc, delete[] $self->label;)
 
 #ifdef SWIGPYTHON
 %include "python.i"
+#endif
+#ifdef SWIGCSHARP
+%include "csharp.i"
 #endif
 
 #define __attribute__(x)

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -44,10 +43,14 @@ class Object {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete static_cast<T*>(this);
   }
 
-  // Ends the caller's handle: from here on it is refused, and its reference is given back.
+  // Ends the caller's handle: from here on it is refused, and its reference is given back. Of
+  // several releases at once, one does so.
   void end_handle() {
-    kind_.store(static_cast<uint64_t>(ObjectKind::kReleased), std::memory_order_relaxed);
-    unref();
+    auto live = static_cast<uint64_t>(kKindOfT);
+    if (kind_.compare_exchange_strong(live, static_cast<uint64_t>(ObjectKind::kReleased),
+                                      std::memory_order_relaxed)) {
+      unref();
+    }
   }
 
  protected:
@@ -80,11 +83,12 @@ class Ref {
   T* object_ = nullptr;
 };
 
-// The kind word behind a handle that may be anything non-null and aligned.
+// The kind word behind a handle that may be anything non-null and aligned. Read at once, since a
+// release on another thread may write it.
 inline ObjectKind kind_of(const void* handle) {
-  uint64_t word;
-  std::memcpy(&word, handle, sizeof word);
-  return static_cast<ObjectKind>(word);
+  using Word [[gnu::may_alias]] = uint64_t;
+  return static_cast<ObjectKind>(
+      __atomic_load_n(static_cast<const Word*>(handle), __ATOMIC_RELAXED));
 }
 
 inline bool aligned_as_handle(const void* handle) {

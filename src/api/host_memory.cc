@@ -43,16 +43,25 @@ void check_copy(const void* target, const void* source, uint64_t bytes) {
   }
 }
 
+// Calls `body` with the help of the context's back end, null where the host's own serves. The
+// context is kept meanwhile.
+template <class Body>
+attn_status with_help(attn_context* context, attn_error* error, const Body& body) {
+  return guard(error, [&](Subject& subject) {
+    attn_context& self = checked(context, "context");
+    subject.keep(self);
+    body(self.backend->host_help());
+  });
+}
+
 }  // namespace
 }  // namespace attn::api
 
-using attn::api::checked;
-using attn::api::guard;
+using attn::api::with_help;
 
 attn_status attn_host_memory_alloc(attn_context* context, uint32_t kind, uint64_t bytes,
                                    void** memory, attn_error* error) {
-  return guard(error, [&] {
-    attn::HostHelp* help = checked(context, "context").backend->host_help();
+  return with_help(context, error, [&](attn::HostHelp* help) {
     attn::api::check_kind(kind);
     if (memory == nullptr) attn::fail_argument("memory is null; it receives the address");
     *memory = help != nullptr ? help->allocate(kind, bytes) : attn::api::allocate(bytes);
@@ -61,8 +70,7 @@ attn_status attn_host_memory_alloc(attn_context* context, uint32_t kind, uint64_
 
 attn_status attn_host_memory_free(attn_context* context, uint32_t kind, void* memory,
                                   attn_error* error) {
-  return guard(error, [&] {
-    attn::HostHelp* help = checked(context, "context").backend->host_help();
+  return with_help(context, error, [&](attn::HostHelp* help) {
     attn::api::check_kind(kind);
     if (memory == nullptr) return;
     if (help != nullptr) {
@@ -75,8 +83,7 @@ attn_status attn_host_memory_free(attn_context* context, uint32_t kind, void* me
 
 attn_status attn_host_memory_copy(attn_context* context, void* target, const void* source,
                                   uint64_t bytes, void* stream, attn_error* error) {
-  return guard(error, [&] {
-    attn::HostHelp* help = checked(context, "context").backend->host_help();
+  return with_help(context, error, [&](attn::HostHelp* help) {
     if (help == nullptr) attn::api::check_stream(stream);
     attn::api::check_copy(target, source, bytes);
     if (bytes == 0) return;
@@ -89,16 +96,14 @@ attn_status attn_host_memory_copy(attn_context* context, void* target, const voi
 }
 
 attn_status attn_host_stream_create(attn_context* context, void** stream, attn_error* error) {
-  return guard(error, [&] {
-    attn::HostHelp* help = checked(context, "context").backend->host_help();
+  return with_help(context, error, [&](attn::HostHelp* help) {
     if (stream == nullptr) attn::fail_argument("stream is null; it receives the stream");
     *stream = help != nullptr ? help->create_stream() : nullptr;
   });
 }
 
 attn_status attn_host_stream_synchronize(attn_context* context, void* stream, attn_error* error) {
-  return guard(error, [&] {
-    attn::HostHelp* help = checked(context, "context").backend->host_help();
+  return with_help(context, error, [&](attn::HostHelp* help) {
     if (help != nullptr) {
       help->synchronize(stream);
     } else {
@@ -108,8 +113,7 @@ attn_status attn_host_stream_synchronize(attn_context* context, void* stream, at
 }
 
 attn_status attn_host_stream_release(attn_context* context, void* stream, attn_error* error) {
-  return guard(error, [&] {
-    attn::HostHelp* help = checked(context, "context").backend->host_help();
+  return with_help(context, error, [&](attn::HostHelp* help) {
     if (help != nullptr) {
       help->release_stream(stream);
     } else {

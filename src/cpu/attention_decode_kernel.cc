@@ -161,7 +161,7 @@ class DecodeItem {
     bool shows = false;
     int64_t last_offset = 0;
     KeyRange last;
-    MaskEffect effect;
+    bool changes = false;
     for (int r = 0; r < rows_; ++r) {
       const KeyRange seen{std::max(block.begin, s_.ranges[r].begin),
                           std::min(block.end, s_.ranges[r].end)};
@@ -169,13 +169,16 @@ class DecodeItem {
       const int64_t offset = mask_row_offset(p_, batch_, place(r));
       if (last.empty() || offset != last_offset || seen.begin != last.begin ||
           seen.end != last.end) {
-        effect = MaskEffect{};
-        see_mask(p_, offset, seen.begin, static_cast<int>(seen.end - seen.begin), effect);
+        const int n = static_cast<int>(seen.end - seen.begin);
+        MaskCells cells;
+        see_mask(p_, offset, seen.begin, n, cells);
+        const MaskCells::Hull shown = cells.hull();
+        changes = !shown.plain || shown.begin > 0 || shown.end < n;
+        shows = shows || !shown.empty();
         last = seen;
         last_offset = offset;
       }
-      masked[r] = effect.changes;
-      shows = shows || effect.shows;
+      masked[r] = changes;
     }
     return shows;
   }

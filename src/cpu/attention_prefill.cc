@@ -89,8 +89,9 @@ class SimdPrefill final : public AttentionEngine {
     if (threads > 1) blocks = std::max(blocks, ceil_div(4 * threads, heads));
     job.item_rows = round_up(ceil_div(query_rows, blocks), job.geometry.band_rows);
     job.blocks = ceil_div(query_rows, job.item_rows);
-    job.items = heads * job.blocks;
-    run_workers(executor, threads, job.items, job, worker_of(kernels, spec.type));
+    const int64_t items = heads * job.blocks;
+    job.items.reset(items, threads);
+    run_workers(executor, threads, items, job, worker_of(kernels, spec.type));
   }
 
  private:

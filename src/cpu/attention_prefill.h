@@ -11,13 +11,13 @@
 // the number of threads nor the cut into items nor the rest of the batch changes a bit of it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "core/problem.h"
 #include "cpu/engine.h"
+#include "cpu/item_lanes.h"
 #include "cpu/row_transform_simd.h"
 #include "cpu/simd_rows.h"
 
@@ -45,6 +45,7 @@ struct PrefillGeometry {
 struct PrefillTile {
   int rows = 0;
   int first = 0;         // a multiple of the panel
+  int begin = 0;         // exact; the columns before it hide their keys from all rows
   int end = 0;           // exact; at most `first`: none
   bool started = false;  // its output rows hold sums
   bool masked = false;   // the mask changes some score of the columns
@@ -77,8 +78,7 @@ struct PrefillJob {
   PrefillGeometry geometry;
   int64_t item_rows;  // of this run: bands of geometry, at most geometry.item_rows
   int64_t blocks;     // query blocks a (batch row, kv head)
-  int64_t items;
-  std::atomic<int64_t> next{0};
+  ItemLanes items;
   std::byte* scratch;
   size_t scratch_stride;
 };

@@ -102,8 +102,9 @@ class PrefillItem {
     const int64_t first = seen.begin / geo_.key_block * geo_.key_block;
     for (int64_t begin = first; begin < seen.end; begin += geo_.key_block) {
       const KeyRange block{std::max(begin, seen.begin), std::min(begin + geo_.key_block, seen.end)};
-      if (!cut_tiles(begin, block)) continue;
-      pack(keys, values, begin, block);
+      const KeyRange used = cut_tiles(begin, block);
+      if (used.empty()) continue;
+      pack(keys, values, begin, used);
       for (int band = 0; band < rows_; band += geo_.band_rows) run_band(band, begin);
     }
   }
@@ -250,41 +251,44 @@ class PrefillItem {
     }
   }
 
-  // What each tile sees of the key block at `begin`; whether that is anything.
-  bool cut_tiles(int64_t begin, const KeyRange& block) {
-    bool any = false;
+  // What each tile sees of the key block at `begin`; returns the hull of that.
+  KeyRange cut_tiles(int64_t begin, const KeyRange& block) {
+    KeyRange used;
     for (int row = 0; row < rows_; row += kTileRows) {
       PrefillTile& tile = s_.tiles[row / kTileRows];
       tile.rows = std::min(kTileRows, rows_ - row);
-      tile.first = tile.end = 0;
+      tile.first = tile.begin = tile.end = 0;
       KeyRange seen;
       for (int r = 0; r < tile.rows; ++r) seen = hull(seen, s_.ranges[row + r]);
       seen = {std::max(seen.begin, block.begin), std::min(seen.end, block.end)};
       if (seen.empty()) continue;
       if (spec_.mask != MaskKind::kNone) {
-        const MaskEffect effect = mask_effect(row, tile.rows, seen);
-        if (!effect.shows) continue;
-        tile.masked = effect.changes;
+        const MaskCells::Hull cells = see_tile(row, tile.rows, seen);
+        if (cells.empty()) continue;
+        tile.masked = !cells.plain;
+        seen = {seen.begin + cells.begin, seen.begin + cells.end};
       }
-      tile.first = static_cast<int>((seen.begin - begin) / kPanel * kPanel);
+      tile.begin = static_cast<int>(seen.begin - begin);
+      tile.first = tile.begin / kPanel * kPanel;
       tile.end = static_cast<int>(seen.end - begin);
-      any = true;
+      used = hull(used, seen);
     }
-    return any;
+    return used;
   }
 
-  // Of the mask's cells of all keys in `seen` for all rows of a tile that see anything: a cell that
-  // causality hides may be among them, which at worst costs a shortcut.
-  MaskEffect mask_effect(int row, int rows, const KeyRange& seen) const {
-    MaskEffect effect;
+  // The hull of what the mask shows of the keys in `seen` to the rows of a tile that see anything;
+  // plain where it shows all of that to all of them. A cell that causality hides may be among them,
+  // which at worst costs a shortcut.
+  MaskCells::Hull see_tile(int row, int rows, const KeyRange& seen) const {
+    MaskCells cells;
     int64_t last = -1;
     each_row(row, row + rows, [&](int r, const RowPlace& at) {
       const int64_t offset = mask_row_offset(p_, batch_, at);
-      if (effect.mixed() || s_.ranges[r].empty() || (r > row && offset == last)) return;
+      if (s_.ranges[r].empty() || (r > row && offset == last)) return;
       last = offset;
-      see_mask(p_, offset, seen.begin, static_cast<int>(seen.end - seen.begin), effect);
+      see_mask(p_, offset, seen.begin, static_cast<int>(seen.end - seen.begin), cells);
     });
-    return effect;
+    return cells.hull();
   }
 
   // Scores that a row sees become weights; the rest of its tile's columns becomes zeros.
@@ -293,8 +297,9 @@ class PrefillItem {
     float* s = s_.scores + r * kScoreStride;
     const KeyRange& seen = s_.ranges[band + r];
     const int padded = static_cast<int>(round_up(tile.end, kLanes));
-    const int from = static_cast<int>(std::clamp<int64_t>(seen.begin - begin, tile.first, padded));
-    const int to = static_cast<int>(std::clamp<int64_t>(seen.end - begin, from, padded));
+    const int from =
+        static_cast<int>(std::clamp<int64_t>(seen.begin - begin, tile.begin, tile.end));
+    const int to = static_cast<int>(std::clamp<int64_t>(seen.end - begin, from, tile.end));
     const int first = from / kLanes * kLanes;
     const int end = from == to ? first : static_cast<int>(round_up(to, kLanes));
     for (int c = tile.first; c < first; c += kLanes) hn::Store(hn::Zero(kF), kF, s + c);
@@ -302,8 +307,8 @@ class PrefillItem {
     s_.factors[r] = 1.0f;
     if (first == end) return;
     if (spec_.softcap != 0 || tile.masked) {
-      prepare_scores(p_, tile.masked, batch_, place(band + r), seen, begin + first, s + first,
-                     end - first);
+      prepare_scores(p_, tile.masked, batch_, place(band + r), {begin + from, begin + to},
+                     begin + first, s + first, end - first);
     } else if (first < from || to < end) {
       hide_outside(s + first, end - first, from - first, to - first);
     }
@@ -341,8 +346,8 @@ void work(PrefillJob& job, int slot) {
   lay_out(job.problem->spec, job.geometry,
           job.scratch + static_cast<size_t>(slot) * job.scratch_stride, &scratch);
   for (;;) {
-    const int64_t item = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (item >= job.items) return;
+    const int64_t item = job.items.take(slot);
+    if (item < 0) return;
     PrefillItem<E>(job, scratch, item).run();
   }
 }

@@ -55,9 +55,10 @@ class Recurrent final : public LinearAttentionEngine {
     const int64_t wanted = threads == 1 ? 1 : ceil_div(2 * static_cast<int64_t>(threads), states);
     job.span_size = ceil_div(most, std::min(most, wanted)) * kBlockFloats;
     job.spans = ceil_div(spec.v_head_size, job.span_size);
-    job.items = states * job.spans;
+    const int64_t items = states * job.spans;
+    job.items.reset(items, threads);
     const RecurrentKernels& kernels = *recurrent_kernels(level);
-    run_workers(executor, threads, job.items, job, worker_of(kernels, spec.type));
+    run_workers(executor, threads, items, job, worker_of(kernels, spec.type));
   }
 
  private:

@@ -12,13 +12,17 @@
 // With the change d of token t - 1 still to be added, one pass over U does all that token t needs:
 //   U += k_{t-1} d_{t-1}^T / c_{t-1},   held = c_t U^T k_t,   seen = c_t U^T q_t
 //   d_t = beta (v - held),              output = scale (seen + (q_t . k_t) d_t)
+//
+// One token alone needs no copy of the state: its rows are read where they are stored, row after
+// row, and a second pass, which finds them in the cache, writes the new ones. All sums and
+// roundings are those of the passes over blocks, so that a step and a longer call agree.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "core/linear_attention.h"
+#include "cpu/item_lanes.h"
 #include "cpu/simd_level.h"
 
 namespace attn::cpu {
@@ -59,8 +63,7 @@ struct RecurrentJob {
   RecurrentGeometry geometry;
   int64_t spans;      // items of one state
   int64_t span_size;  // columns of each, a multiple of 64
-  int64_t items;
-  std::atomic<int64_t> next{0};
+  ItemLanes items;
   std::byte* scratch;  // of slot 0
   size_t scratch_stride;
 };

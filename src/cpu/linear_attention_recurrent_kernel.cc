@@ -12,6 +12,7 @@
 
 #include "cpu/linear_attention_gates.h"
 #include "cpu/simd_load-inl.h"
+#include "cpu/simd_rows.h"
 #include "cpu/simd_state-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,6 +49,14 @@ class RecurrentItem {
     sum_ = 0;
     keep_ = 1.0f;
     std::memset(s_.sums, 0, sizeof(double) * static_cast<size_t>(geo_.depth));
+    if (p_.tokens == 1 && spec_.has_past) {
+      first_ = 0;
+      count_ = 1;
+      prepare(0);
+      if (!keyed()) fill(s_.keep, keep_);
+      run_step();
+      return;
+    }
     for (int64_t first = 0; first < p_.tokens; first += kTokenTile) {
       first_ = first;
       count_ = static_cast<int>(std::min<int64_t>(kTokenTile, p_.tokens - first));
@@ -175,6 +184,96 @@ class RecurrentItem {
     }
   }
 
+  // ---- one token --------------------------------------------------------------------------------
+
+  // The state is read and written where it is stored, the second time from the cache that the first
+  // has left it in; nothing is copied.
+  void run_step() {
+    if (spec_.state_type == kFloat32) {
+      step(F32{});
+    } else if (spec_.state_type == kFloat16) {
+      step(F16{});
+    } else {
+      step(BF16{});
+    }
+  }
+
+  template <class S>
+  void step(S type) {
+    if (gates_[0].rescale) {
+      step_rows<true>(type);
+    } else {
+      step_rows<false>(type);
+    }
+  }
+
+  template <bool kScale, class S>
+  void step_rows(S type) {
+    using Stored = typename S::Raw;
+    // No copy of the state is made: its scratch has room for the sums.
+    float* held = s_.state;
+    float* seen = held + geo_.columns;
+    float* parts = seen + geo_.columns;
+    const int64_t columns = end_ - begin_;
+    const auto* from = address<const Stored>(p_.past, batch_, head_, 0) + begin_;
+    const auto read = [&](int output) {
+      const PassRows rows = {spec_.head_size, nullptr, rescale(0), read_key(0), query(0, output)};
+      if (spec_.delta && output == 0) {
+        read_state<kScale, true>(type, from, p_.past.row, columns, rows, parts, geo_.columns, held,
+                                 seen);
+      } else {
+        read_state<kScale, false>(type, from, p_.past.row, columns, rows, parts, geo_.columns, held,
+                                  seen);
+      }
+    };
+    read(0);
+    change_values(0, begin_, columns, held, s_.change);
+    for (int o = 0; o < geo_.outputs; ++o) {
+      if (o > 0) read(o);
+      write_output(0, o, begin_, columns, s_.change, seen);
+    }
+    if (!spec_.has_present) return;
+    scale_changes(0, columns, s_.change);
+    write_state<kScale>(type, from, p_.past.row, columns, spec_.head_size, rescale(0), write_key(1),
+                        s_.change, s_.keep, address<Stored>(p_.present, batch_, head_, 0) + begin_,
+                        p_.present.row);
+  }
+
+  // d of token n of the tile for `columns` columns, from v and S^T k; whole vectors are written.
+  void change_values(int n, int64_t column, int64_t columns, const float* held, float* d) const {
+    const TokenGates& gates = gates_[n];
+    const Raw* value = address<const Raw>(p_.value, batch_, head_, first_ + n) + column;
+    const VF read = hn::Set(kF, gates.read), beta = hn::Set(kF, gates.beta);
+    for (int64_t i = 0; i < columns; i += kLanes) {
+      VF change = load_upto(E{}, kF, value + i, columns - i);
+      if (spec_.delta) {
+        change = hn::Mul(beta, hn::NegMulAdd(read, hn::Load(kF, held + i), change));
+      }
+      hn::Store(change, kF, d + i);
+    }
+  }
+
+  // One output of token n from d and S^T q.
+  void write_output(int n, int output, int64_t column, int64_t columns, const float* d,
+                    const float* seen) const {
+    const int64_t output_head = head_ * geo_.outputs + output;
+    Raw* to = address<Raw>(p_.output, batch_, output_head, first_ + n) + column;
+    const VF scale = hn::Set(kF, static_cast<float>(spec_.scale) * gates_[n].read);
+    const VF own = hn::Set(kF, dot(n)[output]);
+    for (int64_t i = 0; i < columns; i += kLanes) {
+      const VF earlier = hn::Mul(scale, hn::Load(kF, seen + i));
+      store_upto(E{}, hn::MulAdd(own, hn::Load(kF, d + i), earlier), to + i, columns - i);
+    }
+  }
+
+  // d in the units of U.
+  void scale_changes(int n, int64_t columns, float* d) const {
+    const VF write = hn::Set(kF, gates_[n].write);
+    for (int64_t i = 0; i < columns; i += kLanes) {
+      hn::Store(hn::Mul(hn::Load(kF, d + i), write), kF, d + i);
+    }
+  }
+
   // ---- blocks -----------------------------------------------------------------------------------
 
   void run_blocks() {
@@ -265,33 +364,18 @@ class RecurrentItem {
   template <int NV>
   void finish_token(int n, int64_t column, const float* block, float* change, const float* held,
                     float* seen) const {
-    const TokenGates& gates = gates_[n];
-    const int64_t token = first_ + n;
-    const Raw* value = address<const Raw>(p_.value, batch_, head_, token) + column;
-    const VF read = hn::Set(kF, gates.read), beta = hn::Set(kF, gates.beta);
-    VF d[NV];
-    for (int v = 0; v < NV; ++v) {
-      const int64_t left = spec_.v_head_size - column - v * kLanes;
-      d[v] = left > 0 ? load_upto(E{}, kF, value + v * kLanes, left) : hn::Zero(kF);
-      if (!spec_.delta) continue;
-      const VF kept = hn::Load(kF, held + v * kLanes);
-      d[v] = hn::Mul(beta, hn::NegMulAdd(read, kept, d[v]));
-    }
-    const VF scale = hn::Set(kF, static_cast<float>(spec_.scale) * gates.read);
+    const int64_t columns =
+        std::min<int64_t>(static_cast<int64_t>(NV) * kLanes, spec_.v_head_size - column);
+    change_values(n, column, columns, held, change);
     for (int o = 0; o < geo_.outputs; ++o) {
       if (o > 0) read_block<NV>(block, spec_.head_size, query(n, o), seen);
-      const int64_t output_head = head_ * geo_.outputs + o;
-      Raw* to = address<Raw>(p_.output, batch_, output_head, token) + column;
-      const VF own = hn::Set(kF, dot(n)[o]);
-      for (int v = 0; v < NV; ++v) {
-        const int64_t left = spec_.v_head_size - column - v * kLanes;
-        if (left <= 0) break;
-        const VF earlier = hn::Mul(scale, hn::Load(kF, seen + v * kLanes));
-        store_upto(E{}, hn::MulAdd(own, d[v], earlier), to + v * kLanes, left);
-      }
+      write_output(n, o, column, columns, change, seen);
     }
-    const VF write = hn::Set(kF, gates.write);
-    for (int v = 0; v < NV; ++v) hn::Store(hn::Mul(d[v], write), kF, change + v * kLanes);
+    scale_changes(n, columns, change);
+    // Columns behind the last one stay zero.
+    for (int64_t i = round_up(columns, kLanes); i < NV * kLanes; i += kLanes) {
+      hn::Store(hn::Zero(kF), kF, change + i);
+    }
   }
 
   template <int NV>
@@ -350,8 +434,8 @@ void recur(RecurrentJob& job, int slot) {
   lay_out(job.geometry, job.scratch + static_cast<size_t>(slot) * job.scratch_stride, &scratch);
   RecurrentItem<E> item(job, scratch);
   for (;;) {
-    const int64_t at = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (at >= job.items) return;
+    const int64_t at = job.items.take(slot);
+    if (at < 0) return;
     item.run(at);
   }
 }

@@ -44,6 +44,20 @@ HWY_INLINE void add_mask(E e, const typename E::Raw* mask, float* s, int n) {
   }
 }
 
+// s[i] = kHidden where mask[i] is 0. Reads n cells.
+HWY_INLINE void select_mask(const uint8_t* mask, float* s, int n) {
+  const hn::Rebind<uint8_t, DF> d8;
+  const hn::RebindToSigned<DF> di;
+  const VF hidden = hn::Set(kF, kHidden);
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto cells = hn::PromoteTo(di, hn::LoadU(d8, mask + i));
+    const auto hide = hn::RebindMask(kF, hn::Eq(cells, hn::Zero(di)));
+    hn::StoreU(hn::IfThenElse(hide, hidden, hn::LoadU(kF, s + i)), kF, s + i);
+  }
+  for (; i < n; ++i) s[i] = mask[i] != 0 ? s[i] : kHidden;
+}
+
 // The mask's cells of one row, s[i] for column first + i, i in [0, n).
 HWY_INLINE void apply_mask_row(const AttentionProblem& p, int64_t row_offset, int64_t first,
                                float* s, int n) {
@@ -51,7 +65,11 @@ HWY_INLINE void apply_mask_row(const AttentionProblem& p, int64_t row_offset, in
   const int64_t at = row_offset + first * step;
   if (p.spec.mask == MaskKind::kBoolean) {
     const uint8_t* mask = static_cast<const uint8_t*>(p.mask) + at;
-    for (int i = 0; i < n; ++i) s[i] = mask[i * step] != 0 ? s[i] : kHidden;
+    if (step == 1) {
+      select_mask(mask, s, n);
+    } else {
+      for (int i = 0; i < n; ++i) s[i] = mask[i * step] != 0 ? s[i] : kHidden;
+    }
     return;
   }
   if (step == 1) {

@@ -5,6 +5,7 @@
 #include "ops/attention.h"
 #include "ops/attention_settings.h"
 #include "ops/attention_views.h"
+#include "ops/score_scale.h"
 #include "ops/shape_check.h"
 
 namespace attn::attention {
@@ -169,11 +170,6 @@ bool set_read(const Sizes& sizes, const Arguments& arguments, const Cache& cache
 
 // ---- attention ----------------------------------------------------------------------------------
 
-double score_scale(const Settings& settings, int64_t head_size) {
-  if (settings.has_scale || head_size == kAnyDim) return settings.scale;
-  return default_scale_of(head_size);
-}
-
 constexpr ScoreStage kStages[] = {ScoreStage::kRaw, ScoreStage::kCapped, ScoreStage::kBiased,
                                   ScoreStage::kProbabilities};
 
@@ -188,7 +184,7 @@ void set_attention(const Settings& settings, const Sizes& sizes, const Arguments
   spec.kv_heads = heads_known ? static_cast<int32_t>(sizes.kv_heads) : 1;
   spec.head_size = static_cast<int32_t>(sizes.head_size);
   spec.v_head_size = static_cast<int32_t>(sizes.v_head_size);
-  spec.scale = score_scale(settings, sizes.head_size);
+  spec.scale = scale_or_default(settings.has_scale, settings.scale, sizes.head_size);
   spec.softcap = settings.softcap;
   spec.causal = settings.causal;
   spec.left_window = settings.left_window;

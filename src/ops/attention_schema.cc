@@ -3,44 +3,36 @@
 
 #include "attn_c.h"
 #include "ops/attention.h"
+#include "ops/slot_schema.h"
 
 namespace attn {
 namespace {
 
 using namespace attention;
+using namespace schema;
 
-constexpr char kFloats[] = "float32,float16,bfloat16,float64";
+constexpr char kAllFloats[] = "float32,float16,bfloat16,float64";
 constexpr char kMasks[] = "bool,float32,float16,bfloat16,float64";
-constexpr uint32_t kDevice = ATTN_MEMORY_DEVICE;
-// Lengths may also be given as host values, which are checked at once.
-constexpr uint32_t kAnywhere = ATTN_MEMORY_HOST | ATTN_MEMORY_DEVICE | ATTN_MEMORY_PINNED;
 
-constexpr SlotSchema input(Input slot, bool optional, uint32_t memory, const char* types,
-                           const char* shape) {
-  return {static_cast<uint32_t>(slot), kInputNames[slot], optional, memory, -1, types, shape};
-}
+constexpr auto input = named_input<kInputNames>;
+constexpr auto output = named_output<kOutputNames>;
 
 constexpr SlotSchema kInputs[] = {
-    input(kQ, false, kDevice, kFloats, "(B, Hq, S, D) or (B, S, Hq*D)"),
-    input(kK, false, kDevice, kFloats, "(B, Hkv, N, D) or (B, N, Hkv*D)"),
-    input(kV, false, kDevice, kFloats, "(B, Hkv, N, Dv) or (B, N, Hkv*Dv)"),
+    input(kQ, false, kDevice, kAllFloats, "(B, Hq, S, D) or (B, S, Hq*D)"),
+    input(kK, false, kDevice, kAllFloats, "(B, Hkv, N, D) or (B, N, Hkv*D)"),
+    input(kV, false, kDevice, kAllFloats, "(B, Hkv, N, Dv) or (B, N, Hkv*Dv)"),
     input(kMask, true, kDevice, kMasks, "(), (T), (S|1, T), (Hq|1, S|1, T), (B|1, Hq|1, S|1, T)"),
-    input(kPastKey, true, kDevice, kFloats, "(B, Hkv, P, D) or (B, P, Hkv*D)"),
-    input(kPastValue, true, kDevice, kFloats, "(B, Hkv, P, Dv) or (B, P, Hkv*Dv)"),
+    input(kPastKey, true, kDevice, kAllFloats, "(B, Hkv, P, D) or (B, P, Hkv*D)"),
+    input(kPastValue, true, kDevice, kAllFloats, "(B, Hkv, P, Dv) or (B, P, Hkv*Dv)"),
     input(kNonpad, true, kAnywhere, "int64", "(B), from version 24 on, without a past"),
 };
 static_assert(std::size(kInputs) == kInputCount && kInputCount <= kMaxInputs);
 
-constexpr SlotSchema output(uint32_t slot, Output position, bool optional, int32_t may_alias,
-                            const char* types, const char* shape) {
-  return {slot, kOutputNames[position], optional, kDevice, may_alias, types, shape};
-}
-
 constexpr SlotSchema kOutputs[] = {
-    output(0, kY, false, -1, kFloats, "(B, Hq, S, Dv) or (B, S, Hq*Dv), as Q"),
-    output(1, kPresentKey, true, kPastKey, kFloats, "(B, Hkv, R, D)"),
-    output(2, kPresentValue, true, kPastValue, kFloats, "(B, Hkv, R, Dv)"),
-    output(3, kScores, true, -1, kFloats, "(B, Hq, S, T)"),
+    output(0, kY, false, -1, kAllFloats, "(B, Hq, S, Dv) or (B, S, Hq*Dv), as Q"),
+    output(1, kPresentKey, true, kPastKey, kAllFloats, "(B, Hkv, R, D)"),
+    output(2, kPresentValue, true, kPastValue, kAllFloats, "(B, Hkv, R, Dv)"),
+    output(3, kScores, true, -1, kAllFloats, "(B, Hq, S, T)"),
     output(ATTN_SLOT_LOG_SUM_EXP, kLogSumExp, true, -1, "float32", "(B, Hq, S)"),
 };
 static_assert(std::size(kOutputs) == kOutputCount && kOutputCount <= kMaxOutputs);

@@ -2,11 +2,9 @@
 // have in common. Each throws Error for a value that is not accepted.
 #pragma once
 
-#include <cmath>
 #include <limits>
 
 #include "core/error.h"
-#include "core/float_environment.h"
 #include "ops/operator.h"
 
 namespace attn {
@@ -51,17 +49,6 @@ inline int64_t window_of(const Attributes& attributes, const char* name) {
     fail_argument("attribute '", name, "': expected -1 (no window) or more; got ", window);
   }
   return window;
-}
-
-// 1 / sqrt(D), the same number however the caller's thread rounds: it is computed where nothing can
-// move out of the FloatEnvironment.
-[[gnu::noinline]] inline double root_scale(int64_t head_size) {
-  return 1.0 / std::sqrt(static_cast<double>(head_size));
-}
-
-inline double default_scale_of(int64_t head_size) {
-  const FloatEnvironment environment;
-  return root_scale(head_size);
 }
 
 }  // namespace attn

@@ -1,10 +1,9 @@
 // From checked arguments of GroupQueryAttention to problems. Runs on every execute: no allocation.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
-#include "core/float_environment.h"
 #include "ops/group_query_attention.h"
+#include "ops/score_scale.h"
 #include "ops/shape_check.h"
 #include "ops/views.h"
 
@@ -215,17 +214,6 @@ void set_sink(const Settings& settings, const Arguments& arguments, AttentionPro
   }
 }
 
-// A function of its own, so that nothing of it moves out of the caller's FloatEnvironment.
-[[gnu::noinline]] double default_scale(int64_t head_size) {
-  return 1.0 / std::sqrt(static_cast<double>(head_size));
-}
-
-double score_scale(const Settings& settings, int64_t head_size) {
-  if (settings.scale != 0 || head_size == kAnyDim) return settings.scale;
-  const FloatEnvironment environment;  // the same number however the caller's thread rounds
-  return default_scale(head_size);
-}
-
 void set_attention(const Settings& settings, const Sizes& sizes, const Arguments& arguments,
                    const Cache& key, const Cache& value, AttentionProblem& problem) {
   AttentionSpec& spec = problem.spec;
@@ -236,7 +224,7 @@ void set_attention(const Settings& settings, const Sizes& sizes, const Arguments
   spec.kv_heads = settings.kv_heads;
   spec.head_size = static_cast<int32_t>(sizes.head_size);
   spec.v_head_size = spec.head_size;
-  spec.scale = score_scale(settings, sizes.head_size);
+  spec.scale = scale_or_default(settings.scale != 0, settings.scale, sizes.head_size);
   spec.softcap = settings.softcap;
   spec.causal = settings.causal;
   spec.left_window = settings.window == -1 ? -1 : settings.window - 1;

@@ -3,21 +3,16 @@
 
 #include "attn_c.h"
 #include "ops/group_query_attention.h"
+#include "ops/slot_schema.h"
 
 namespace attn {
 namespace {
 
 using namespace gqa;
+using namespace schema;
 
-constexpr char kFloats[] = "float32,float16,bfloat16";
-constexpr uint32_t kDevice = ATTN_MEMORY_DEVICE;
-// Lengths may also be given as host values, which are checked at once.
-constexpr uint32_t kAnywhere = ATTN_MEMORY_HOST | ATTN_MEMORY_DEVICE | ATTN_MEMORY_PINNED;
-
-constexpr SlotSchema input(Input slot, bool optional, uint32_t memory, const char* types,
-                           const char* shape) {
-  return {static_cast<uint32_t>(slot), kInputNames[slot], optional, memory, -1, types, shape};
-}
+constexpr auto input = named_input<kInputNames>;
+constexpr auto output = named_output<kOutputNames>;
 
 constexpr SlotSchema kInputs[] = {
     input(kQuery, false, kDevice, kFloats, "(B, S, Hq*D), packed (B, S, (Hq + 2*Hkv)*D)"),
@@ -39,11 +34,6 @@ constexpr SlotSchema kInputs[] = {
     input(kQuerySeqlens, true, kDevice, "int32", "refused: not built"),
 };
 static_assert(std::size(kInputs) == kInputCount && kInputCount <= kMaxInputs);
-
-constexpr SlotSchema output(uint32_t slot, Output position, bool optional, int32_t may_alias,
-                            const char* types, const char* shape) {
-  return {slot, kOutputNames[position], optional, kDevice, may_alias, types, shape};
-}
 
 constexpr SlotSchema kOutputs[] = {
     output(0, kOutput, false, -1, kFloats, "(B, S, Hq*D)"),

@@ -1,25 +1,12 @@
 // From checked arguments of LinearAttention to the problem. Runs on every execute: no allocation.
-#include <cmath>
-
 #include "core/error.h"
-#include "core/float_environment.h"
 #include "ops/linear_attention.h"
+#include "ops/score_scale.h"
 #include "ops/shape_check.h"
 #include "ops/views.h"
 
 namespace attn::linear {
 namespace {
-
-// A function of its own, so that nothing of it moves out of the caller's FloatEnvironment.
-[[gnu::noinline]] double default_scale(int64_t head_size) {
-  return 1.0 / std::sqrt(static_cast<double>(head_size));
-}
-
-double output_scale(const Settings& settings, int64_t head_size) {
-  if (settings.scale != 0 || head_size == kAnyDim) return settings.scale;
-  const FloatEnvironment environment;  // the same number however the caller's thread rounds
-  return default_scale(head_size);
-}
 
 // A gate of one number a head, (B, T, Hkv) or (B, T, 1).
 View4 head_gate_view(const Tensor& gate) {
@@ -110,7 +97,7 @@ void lower(const Settings& settings, const Sizes& sizes, const Arguments& argume
   spec.kv_heads = settings.kv_heads;
   spec.head_size = static_cast<int32_t>(sizes.head_size);
   spec.v_head_size = static_cast<int32_t>(sizes.v_head_size);
-  spec.scale = output_scale(settings, sizes.head_size);
+  spec.scale = scale_or_default(settings.scale != 0, settings.scale, sizes.head_size);
   spec.delta = settings.delta;
   spec.fold_beta = settings.fold_beta;
   spec.fold_decay = settings.fold_decay;

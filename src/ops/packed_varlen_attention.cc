@@ -2,10 +2,10 @@
 #include <iterator>
 #include <limits>
 
-#include "attn_c.h"
 #include "core/error.h"
 #include "ops/attention_settings.h"
 #include "ops/shape_check.h"
+#include "ops/slot_schema.h"
 #include "ops/varlen_attention.h"
 #include "ops/views.h"
 
@@ -16,9 +16,7 @@ namespace {
 enum Input : int { kQuery, kKey, kValue, kQueryEnds, kKeyEnds, kInputCount };
 enum Output : int { kOutput, kLogSumExp, kOutputCount };
 
-constexpr char kFloats[] = "float32,float16,bfloat16";
-constexpr uint32_t kDevice = ATTN_MEMORY_DEVICE;
-constexpr uint32_t kAnywhere = ATTN_MEMORY_HOST | ATTN_MEMORY_DEVICE | ATTN_MEMORY_PINNED;
+using namespace schema;
 
 constexpr SlotSchema kInputs[] = {
     {kQuery, "query", false, kDevice, -1, kFloats, "(Nq, Hq, D)"},
@@ -67,16 +65,6 @@ View4 token_view(const Tensor& tensor) {
   return view;
 }
 
-void check_size(const char* name, const Tensor& tensor, int64_t size) {
-  if (size == 0) {
-    fail_argument(name, ": expected a head size of at least 1; got ", shape_text(tensor));
-  }
-  if (size > std::numeric_limits<int32_t>::max()) {
-    fail_unsupported(name, ": head sizes beyond ", std::numeric_limits<int32_t>::max(),
-                     " are not built; got ", size);
-  }
-}
-
 class PackedVarlenAttention final : public Operator {
  public:
   PackedVarlenAttention(const VarlenSettings& settings, const Attributes& attributes)
@@ -120,12 +108,7 @@ class PackedVarlenAttention final : public Operator {
       const size_t at = static_cast<size_t>(i);
       check_present(kInputs[at].name, in[at], kInputs[at].shape);
     }
-    const DType type = in[kQuery].type;
-    if (type != kFloat32 && type != kFloat16 && type != kBfloat16) {
-      fail_type("query", in[kQuery], "float32, float16 or bfloat16");
-    }
-    check_type_of("key", in[kKey], type, "query");
-    check_type_of("value", in[kValue], type, "query");
+    check_varlen_types(in[kQuery], in[kKey], in[kValue]);
     check_shape("query", in[kQuery], "(Nq, Hq, D)", {kAnyDim, settings_.q_heads, kAnyDim});
     Sizes sizes;
     sizes.queries = in[kQuery].shape[0];
@@ -134,8 +117,8 @@ class PackedVarlenAttention final : public Operator {
     sizes.keys = known_of(in[kKey].shape[0], in[kValue].shape[0]);
     check_shape("value", in[kValue], "(Nk, Hkv, Dv)", {sizes.keys, settings_.kv_heads, kAnyDim});
     sizes.v_head_size = in[kValue].shape[2];
-    check_size("query", in[kQuery], sizes.head_size);
-    check_size("value", in[kValue], sizes.v_head_size);
+    check_head_size("query", in[kQuery], sizes.head_size);
+    check_head_size("value", in[kValue], sizes.v_head_size);
     sizes.batch = check_ends(arguments);
     return sizes;
   }
@@ -182,31 +165,17 @@ class PackedVarlenAttention final : public Operator {
     const Tensor& output = arguments.out[kOutput];
     const Tensor& log_sum_exp = arguments.out[kLogSumExp];
     AttentionSpec& spec = problem.spec;
-    spec.type = in[kQuery].type;
-    spec.q_heads = settings_.q_heads;
-    spec.kv_heads = settings_.kv_heads;
-    spec.head_size = static_cast<int32_t>(sizes.head_size);
-    spec.v_head_size = static_cast<int32_t>(sizes.v_head_size);
-    spec.scale = settings_.has_scale || sizes.head_size == kAnyDim
-                     ? settings_.scale
-                     : default_scale_of(sizes.head_size);
-    spec.softcap = settings_.softcap;
-    spec.causal = settings_.causal;
+    set_varlen_spec(settings_, in[kQuery].type, sizes.head_size, sizes.v_head_size, spec);
     spec.left_window = left_window_;
     spec.right_window = right_window_;
     spec.packed = true;
     problem.batch = sizes.batch;
     problem.query_rows = bounded(sizes.queries, most_queries_);
     problem.max_total = bounded(sizes.keys, most_keys_);
-    problem.query = token_view(in[kQuery]);
-    problem.key = token_view(in[kKey]);
-    problem.value = token_view(in[kValue]);
-    spec.unit_channel =
-        problem.query.channel == 1 && problem.key.channel == 1 && problem.value.channel == 1;
-    if (output.present) {
-      problem.output = token_view(output);
-      spec.unit_channel = spec.unit_channel && problem.output.channel == 1;
-    }
+    View4 to;
+    if (output.present) to = token_view(output);
+    set_varlen_views(token_view(in[kQuery]), token_view(in[kKey]), token_view(in[kValue]),
+                     output.present ? &to : nullptr, problem);
     if (!log_sum_exp.present) return;
     spec.log_sum_exp = true;
     problem.log_sum_exp.data = log_sum_exp.data;

@@ -4,11 +4,10 @@
 #include <iterator>
 #include <limits>
 
-#include "attn_c.h"
 #include "core/error.h"
-#include "ops/attention_settings.h"
 #include "ops/attention_views.h"
 #include "ops/shape_check.h"
+#include "ops/slot_schema.h"
 
 namespace attn {
 namespace varlen {
@@ -17,9 +16,7 @@ namespace {
 enum Input : int { kQuery, kKey, kValue, kNonpad, kInputCount };
 enum Output : int { kOutput, kLogSumExp, kOutputCount };
 
-constexpr char kFloats[] = "float32,float16,bfloat16";
-constexpr uint32_t kDevice = ATTN_MEMORY_DEVICE;
-constexpr uint32_t kAnywhere = ATTN_MEMORY_HOST | ATTN_MEMORY_DEVICE | ATTN_MEMORY_PINNED;
+using namespace schema;
 
 constexpr SlotSchema kInputs[] = {
     {kQuery, "query", false, kDevice, -1, kFloats, "(B, S, Hq, D) or (B, S, Hq*D)"},
@@ -80,16 +77,6 @@ void check_rank(const char* name, const Tensor& tensor) {
                 tensor.rank == 0 ? "a scalar" : shape_text(tensor));
 }
 
-void check_size(const char* name, const Tensor& tensor, int64_t size) {
-  if (size == 0) {
-    fail_argument(name, ": expected a head size of at least 1; got ", shape_text(tensor));
-  }
-  if (size > std::numeric_limits<int32_t>::max()) {
-    fail_unsupported(name, ": head sizes beyond ", std::numeric_limits<int32_t>::max(),
-                     " are not built; got ", size);
-  }
-}
-
 void check_tokens(const char* name, const Tensor& tensor, int64_t batch, int64_t rows,
                   int64_t heads, int64_t channels, const char* letters4, const char* letters3) {
   if (tensor.rank == 3) {
@@ -141,12 +128,7 @@ class VarlenAttention final : public Operator {
       check_present(kInputs[at].name, in[at], kInputs[at].shape);
       if (i != kNonpad) check_rank(kInputs[at].name, in[at]);
     }
-    const DType type = in[kQuery].type;
-    if (type != kFloat32 && type != kFloat16 && type != kBfloat16) {
-      fail_type("query", in[kQuery], "float32, float16 or bfloat16");
-    }
-    check_type_of("key", in[kKey], type, "query");
-    check_type_of("value", in[kValue], type, "query");
+    check_varlen_types(in[kQuery], in[kKey], in[kValue]);
     if (in[kNonpad].type != kInt64) fail_type("nonpad_kv_seqlen", in[kNonpad], "int64");
 
     Sizes sizes;
@@ -159,8 +141,8 @@ class VarlenAttention final : public Operator {
     sizes.head_size = known_of(channels_of("query", in[kQuery], settings_.q_heads),
                                channels_of("key", in[kKey], settings_.kv_heads));
     sizes.v_head_size = channels_of("value", in[kValue], settings_.kv_heads);
-    check_size("query", in[kQuery], sizes.head_size);
-    check_size("value", in[kValue], sizes.v_head_size);
+    check_head_size("query", in[kQuery], sizes.head_size);
+    check_head_size("value", in[kValue], sizes.v_head_size);
     check_tokens("query", in[kQuery], sizes.batch, sizes.rows, settings_.q_heads, sizes.head_size,
                  "(B, S, Hq, D)", "(B, S, Hq*D)");
     check_tokens("key", in[kKey], sizes.batch, sizes.keys, settings_.kv_heads, sizes.head_size,
@@ -205,29 +187,16 @@ class VarlenAttention final : public Operator {
                      AttentionProblem& problem) const {
     const auto& in = arguments.in;
     const Tensor& output = arguments.out[kOutput];
-    AttentionSpec& spec = problem.spec;
-    spec.type = in[kQuery].type;
-    spec.q_heads = settings_.q_heads;
-    spec.kv_heads = settings_.kv_heads;
-    spec.head_size = static_cast<int32_t>(sizes.head_size);
-    spec.v_head_size = static_cast<int32_t>(sizes.v_head_size);
-    spec.scale = settings_.has_scale || sizes.head_size == kAnyDim
-                     ? settings_.scale
-                     : default_scale_of(sizes.head_size);
-    spec.softcap = settings_.softcap;
-    spec.causal = settings_.causal;
+    set_varlen_spec(settings_, in[kQuery].type, sizes.head_size, sizes.v_head_size, problem.spec);
     problem.batch = sizes.batch;
     problem.query_rows = sizes.rows;
     problem.max_total = std::min<int64_t>(sizes.keys, std::numeric_limits<int32_t>::max());
-    problem.query = token_view(in[kQuery], "query", sizes.head_size);
-    problem.key = token_view(in[kKey], "key", sizes.head_size);
-    problem.value = token_view(in[kValue], "value", sizes.v_head_size);
-    spec.unit_channel =
-        problem.query.channel == 1 && problem.key.channel == 1 && problem.value.channel == 1;
-    if (output.present) {
-      problem.output = token_view(output, "output", sizes.v_head_size);
-      spec.unit_channel = spec.unit_channel && problem.output.channel == 1;
-    }
+    View4 to;
+    if (output.present) to = token_view(output, "output", sizes.v_head_size);
+    set_varlen_views(token_view(in[kQuery], "query", sizes.head_size),
+                     token_view(in[kKey], "key", sizes.head_size),
+                     token_view(in[kValue], "value", sizes.v_head_size),
+                     output.present ? &to : nullptr, problem);
     set_log_sum_exp(arguments.out[kLogSumExp], problem);
   }
 
@@ -246,22 +215,6 @@ const OperatorSchema kVarlenAttentionSchema = {
     varlen::kInputs,
     varlen::kOutputs,
     varlen::kAttributes};
-
-VarlenSettings read_varlen_settings(const Attributes& attributes) {
-  VarlenSettings settings;
-  settings.q_heads = head_count_of(attributes, "num_heads");
-  settings.kv_heads =
-      attributes.has("kv_num_heads") ? head_count_of(attributes, "kv_num_heads") : settings.q_heads;
-  if (settings.q_heads % settings.kv_heads != 0) {
-    fail_argument("attribute 'num_heads': expected a multiple of kv_num_heads ", settings.kv_heads,
-                  "; got ", settings.q_heads);
-  }
-  settings.causal = flag_of(attributes, "is_causal");
-  settings.has_scale = attributes.has("scale");
-  settings.scale = literal_scale_of(attributes);
-  settings.softcap = softcap_of(attributes);
-  return settings;
-}
 
 std::unique_ptr<Operator> create_varlen_attention(const Attributes& attributes,
                                                   int32_t /*version: there is one*/) {

@@ -1,17 +1,15 @@
-"""ONNX Runtime's CPU Attention (23, 24) side by side with this library's, both against float64.
+"""ONNX Runtime's CPU Attention side by side with this library's, both against float64: 23
+and 24 by its kernel, 25 as the graph of the definition.
 
 Random nodes of everything that both support. Where the two differ stands in
 attention_differences.py, each entry with what decides.
 """
 
-import functools
-
 import numpy as np
-import onnxruntime as ort
+import ort_node
 import pytest
 from attention_differences import DIFFERENCES
 from attention_reference import attention
-from onnx import TensorProto, helper
 
 import attn_c
 
@@ -21,8 +19,6 @@ OUTPUTS = ("Y", "present_key", "present_value", "qk_matmul_output")
 # Relative to the largest element of the result. ONNX Runtime rounds float16 on the way.
 BOUNDS = {"float32": 4e-6, "float16": 2e-3}
 PEER_BOUNDS = {"float32": 4e-6, "float16": 6e-3}
-ELEMENTS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bool": TensorProto.BOOL,
-            "int64": TensorProto.INT64}
 
 
 @pytest.fixture(scope="session")
@@ -30,36 +26,11 @@ def ctx():
     return attn_c.Context("cpu", thread_count=2)
 
 
-def _names(order, used):
-    """The node's argument list: "" where an optional argument is absent, nothing after the last."""
-    last = max(i for i, name in enumerate(order) if name in used)
-    return [name if name in used else "" for name in order[:last + 1]]
-
-
-@functools.lru_cache(maxsize=None)
-def _session(version, attributes, signature, wanted):
-    infos = [helper.make_tensor_value_info(name, ELEMENTS[dtype], shape)
-             for name, dtype, shape in signature]
-    element = ELEMENTS[signature[0][1]]
-    node = helper.make_node("Attention", _names(INPUTS, [name for name, _, _ in signature]),
-                            _names(OUTPUTS, wanted), **dict(attributes))
-    graph = helper.make_graph([node], "attention", infos, [
-        helper.make_tensor_value_info(name, element, None) for name in OUTPUTS if name in wanted])
-    model = helper.make_model(graph, ir_version=10,
-                              opset_imports=[helper.make_opsetid("", version)])
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # refusals are answers here, not news
-    return ort.InferenceSession(model.SerializeToString(), options,
-                                providers=["CPUExecutionProvider"])
-
-
 def peer(version, attributes, inputs, wanted):
     """ONNX Runtime's outputs by name."""
-    signature = tuple((name, inputs[name].dtype.name, inputs[name].shape) for name in INPUTS
-                      if name in inputs)
-    session = _session(version, tuple(sorted(attributes.items())), signature, tuple(wanted))
-    names = [name for name in OUTPUTS if name in wanted]
-    return dict(zip(names, session.run(names, inputs)))
+    kind = inputs["Q"].dtype.name
+    return ort_node.run(("", version, "Attention", INPUTS, OUTPUTS), attributes, inputs,
+                        {name: kind for name in OUTPUTS if name in wanted})
 
 
 def draw(seed):
@@ -105,6 +76,10 @@ def draw(seed):
             mask = np.where(hidden, -np.inf, rng.standard_normal(shape)).astype(dtype)
             inputs["attn_mask"] = mask
     attributes["is_causal"] = int(rng.random() < 0.4)
+    if kind != "nonpad" and rng.random() < 0.2:
+        version = 25
+        attributes["left_window_size"] = int(rng.choice([-1, 0, 3, 20]))
+        attributes["right_window_size"] = int(rng.choice([-1, 0, 2]))
     if rng.random() < 0.25:
         attributes["softcap"] = float(np.float32(rng.choice([0.5, 3.0, 20.0])))
     if rng.random() < 0.3:

@@ -76,6 +76,33 @@ def test_linear_attention(ctx, engine, seed):
         assert error(peers, want) <= BOUND, f"seed {seed}: ONNX Runtime's {name}, {attributes}"
 
 
+@pytest.mark.parametrize("seed", range(0, CASES, 3))
+def test_the_standards_operator(ctx, seed):
+    """ai.onnx 27, which ONNX Runtime runs as the graph of the operator's definition: there the key
+    has as many heads as the value, and every state may be read by several query heads."""
+    attributes, inputs = draw(seed)
+    heads = attributes["kv_num_heads"]
+    batch, tokens = inputs["key"].shape[:2]
+    query_heads = attributes["q_num_heads"] = heads * (1 + seed % 3)
+    dk = 8 * (1 + seed % 5)
+    rng = np.random.default_rng(seed)
+    key = rng.standard_normal((batch, tokens, heads, dk))
+    key /= np.linalg.norm(key, axis=-1, keepdims=True)
+    inputs["key"] = key.reshape(batch, tokens, -1).astype(np.float32)
+    inputs["query"] = rng.standard_normal((batch, tokens, query_heads * dk)).astype(np.float32)
+    dv = inputs["value"].shape[2] // heads
+    inputs["past_state"] = rng.standard_normal((batch, heads, dk, dv)).astype(np.float32)
+    if "decay" in inputs:
+        inputs["decay"] = -rng.random((batch, tokens, heads * dk)).astype(np.float32)
+    operator = ("", 27, *OPERATOR[2:])
+    theirs = ort_node.run(operator, attributes, inputs, {name: "float32" for name in OPERATOR[4]})
+    ours = ctx.op("", "LinearAttention", 27, **attributes)(
+        outputs=["output", "present_state"], **inputs)
+    for name, want in zip(OPERATOR[4], recurred(attributes, inputs)):
+        assert error(getattr(ours, name), want) <= BOUND, f"our {name}, {attributes}"
+        assert error(theirs[name], want) <= BOUND, f"ONNX Runtime's {name}, {attributes}"
+
+
 # ---- known differences, each with what the contract says ---------------------------------------
 
 def plain(tokens=3, **changes):

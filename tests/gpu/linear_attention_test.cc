@@ -6,7 +6,7 @@
 #include <iostream>
 #include <map>
 
-#include "gpu/device.h"
+#include "gpu/run.h"
 #include "matrix/linear_case.h"
 
 namespace attn::gpu {
@@ -17,7 +17,6 @@ using matrix::LinearOutline;
 using test::Arguments;
 using test::Outcome;
 using test::outcome_of;
-using test::Tensor;
 using test::Type;
 
 constexpr const char* kLinearEngines[] = {"recurrent", "recurrent-serial"};
@@ -25,79 +24,22 @@ constexpr int64_t kLeastProblems = 500;  // that each engine must have accepted
 constexpr uint64_t kMostSeeds = 3000;
 constexpr int kMostFailures = 5;
 
-// A case with its tensors in device memory, at the same low address bits.
-class OnDevice {
- public:
-  OnDevice(const Gpu& gpu, LinearCase& c) : gpu_(gpu), case_(c) {
-    for (uint32_t slot = 0; slot < c.in.size(); ++slot) add(c.in[slot]);
-    for (uint32_t slot = 0; slot < c.out.size(); ++slot) add(c.out[slot]);
+std::vector<Mirror::NamedTensor> tensors_of(LinearCase& c) {
+  std::vector<Mirror::NamedTensor> tensors;
+  for (uint32_t slot = 0; slot < c.in.size(); ++slot) {
+    tensors.push_back({&c.in[slot], "input " + std::to_string(slot)});
   }
-
-  void upload(const test::Tensor& tensor, const Stream& stream) {
-    memory_.at(&tensor).upload(tensor.buffer().data(), stream);
+  for (uint32_t slot = 0; slot < c.out.size(); ++slot) {
+    tensors.push_back({&c.out[slot], "output " + std::to_string(slot)});
   }
-  void upload(const Stream& stream) {
-    for (auto& [tensor, memory] : memory_) memory.upload(tensor->buffer().data(), stream);
-  }
-  // Empty, or what was written beyond a buffer.
-  std::string download(const Stream& stream) {
-    std::string findings;
-    for (auto& [tensor, memory] : memory_) {
-      if (!memory.download(tensor->buffer().data(), stream)) findings += "  a fence was written\n";
-    }
-    return findings;
-  }
+  return tensors;
+}
 
-  Arguments moved(const Arguments& arguments) const {
-    Arguments out;
-    for (uint32_t i = 0; i < arguments.size(); ++i) {
-      attn_tensor tensor = *arguments.data()[i].tensor;
-      const auto* address = static_cast<unsigned char*>(tensor.data);
-      for (const auto& [host, memory] : memory_) {
-        const unsigned char* begin = host->buffer().data();
-        if (address < begin || address > begin + host->buffer().size()) continue;
-        tensor.data = memory.data() + (address - begin);
-        break;
-      }
-      tensor.device_type = ATTN_DEVICE_CUDA;
-      tensor.device_id = gpu_.id();
-      out.add(arguments.data()[i].slot, tensor);
-    }
-    return out;
-  }
-
- private:
-  void add(Tensor& tensor) {
-    if (!tensor.bound()) return;
-    memory_.emplace(&tensor, Memory(gpu_, tensor.buffer().size(), tensor.buffer().data()));
-  }
-
-  const Gpu& gpu_;
-  LinearCase& case_;
-  std::map<const Tensor*, Memory> memory_;
-};
-
-enum class Verdict : uint8_t { kPassed, kRefused, kFailed };
-
-struct Result {
-  Verdict verdict = Verdict::kFailed;
-  std::string text;
-  matrix::CheckNumbers numbers;
-};
-
-// What one order of executions needs.
-struct Lane {
-  explicit Lane(const Gpu& on) : gpu(on), stream(on), session(make_session(on)) {}
-  const Gpu& gpu;
-  Stream stream;
-  test::Handle<attn_session> session;
-};
-
-Result run(Lane& lane, LinearCase& c, const std::string& engine) {
+RunResult run(Lane& lane, LinearCase& c, const std::string& engine) {
   c.restore();
-  OnDevice memory(lane.gpu, c);
+  Mirror memory(lane.gpu, c, tensors_of(c));
   memory.upload(lane.stream);
-  const Arguments inputs = memory.moved(c.inputs()), outputs = memory.moved(c.outputs());
+  const Arguments inputs = memory.inputs(), outputs = memory.outputs();
   test::Handle<attn_op> op;
   const matrix::OperatorName name = c.name();
   Outcome outcome = test::create_op(op, lane.gpu.context(), name.domain, name.type, name.version,
@@ -128,7 +70,7 @@ Result run(Lane& lane, LinearCase& c, const std::string& engine) {
   }
   if (!outcome.ok()) return {Verdict::kFailed, "execute: " + outcome.message, {}};
   lane.stream.wait();
-  Result result;
+  RunResult result;
   result.text = memory.download(lane.stream);
   result.text += c.check(&result.numbers);
   result.verdict = result.text.empty() ? Verdict::kPassed : Verdict::kFailed;
@@ -157,7 +99,7 @@ TEST_F(GpuLinear, AFew) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     LinearCase c = draw_case(seed);
     for (const char* engine : kLinearEngines) {
-      const Result result = run(lane, c, engine);
+      const RunResult result = run(lane, c, engine);
       EXPECT_NE(result.verdict, Verdict::kFailed) << seed << ": " << result.text << c.text();
     }
   }
@@ -173,7 +115,7 @@ TEST_F(GpuLinear, Matrix) {
   for (uint64_t seed = first; seed < first + kMostSeeds; ++seed) {
     LinearCase c = draw_case(seed);
     for (const char* engine : kLinearEngines) {
-      const Result result = run(lane, c, engine);
+      const RunResult result = run(lane, c, engine);
       if (result.verdict == Verdict::kPassed) {
         ++accepted[engine];
         matrix::CheckNumbers& most = worst[std::string(engine) + " " + test::name_of(c.type())];
@@ -216,7 +158,7 @@ TEST_F(GpuLinear, ShapesOfModels) {
       test::Random random(3);
       LinearCase c = matrix::build_linear_case(model_outline(type, tokens, 32), random);
       for (const char* engine : {"", "recurrent", "recurrent-serial"}) {
-        const Result result = run(lane, c, engine);
+        const RunResult result = run(lane, c, engine);
         EXPECT_EQ(result.verdict, Verdict::kPassed) << engine << ":\n" << result.text << c.text();
       }
     }
@@ -237,7 +179,7 @@ TEST_F(GpuLinear, ManyTokens) {
         test::Random random(4);
         LinearCase c = matrix::build_linear_case(o, random);
         for (const char* engine : kLinearEngines) {
-          const Result result = run(lane, c, engine);
+          const RunResult result = run(lane, c, engine);
           EXPECT_EQ(result.verdict, Verdict::kPassed) << engine << ":\n" << result.text << c.text();
         }
       }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "gpu/device.h"
+#include "gpu/run.h"
 #include "matrix/matrix.h"
 #include "matrix/rotary_case.h"
 #include "matrix/scatter_case.h"
@@ -21,34 +21,32 @@ using test::outcome_of;
 
 constexpr int64_t kFixedSeeds = 600, kRotatingSeeds = 400;
 
-// One order of executions.
-struct Lane {
-  explicit Lane(const Gpu& on) : gpu(on), stream(on), session(make_session(on)) {}
-  const Gpu& gpu;
-  Stream stream;
-  Handle<attn_session> session;
+void clear(Lane& lane) {
+  must("session_clear_faults", [&](attn_error* error) {
+    return attn_session_clear_faults(lane.session.get(), lane.stream.get(), error);
+  });
+  lane.stream.wait();
+}
 
-  void clear() {
-    must("session_clear_faults", [&](attn_error* error) {
-      return attn_session_clear_faults(session.get(), stream.get(), error);
-    });
-    stream.wait();
+template <class AnyCase>
+std::vector<Mirror::NamedTensor> tensors_of(AnyCase& c) {
+  std::vector<Mirror::NamedTensor> tensors;
+  for (test::Tensor* tensor : c.all()) {
+    tensors.push_back({tensor, "tensor " + std::to_string(tensors.size())});
   }
-};
+  return tensors;
+}
 
-// A case whose tensors have copies on the device, at addresses with the same low bits.
+// A case whose tensors have copies on the device, launched step by step.
 template <class AnyCase>
 class OnDevice {
  public:
-  OnDevice(Lane& lane, AnyCase& c) : lane_(lane), case_(c) {
-    for (test::Tensor* tensor : c.all()) {
-      if (!tensor->bound()) continue;
-      test::Buffer& host = tensor->buffer();
-      copies_.push_back({&host, Memory(lane.gpu, host.size(), host.data())});
-    }
-    inputs_ = moved(c.inputs());
-    outputs_ = moved(c.outputs());
-  }
+  OnDevice(Lane& lane, AnyCase& c)
+      : lane_(lane),
+        case_(c),
+        mirror_(lane.gpu, c, tensors_of(c)),
+        inputs_(mirror_.inputs()),
+        outputs_(mirror_.outputs()) {}
 
   // Empty, or what is wrong.
   std::string prepare(const char* engine) {
@@ -69,9 +67,7 @@ class OnDevice {
     return outcome.ok() ? "" : "prepare: " + outcome.message;
   }
 
-  void upload() {
-    for (Copy& copy : copies_) copy.memory.upload(copy.host->data(), lane_.stream);
-  }
+  void upload() { mirror_.upload(lane_.stream); }
 
   std::string launch() {
     attn_execute_desc desc = ATTN_EXECUTE_DESC_INIT;
@@ -85,13 +81,7 @@ class OnDevice {
 
   std::string download() {
     lane_.stream.wait();
-    std::string findings;
-    for (Copy& copy : copies_) {
-      if (!copy.memory.download(copy.host->data(), lane_.stream)) {
-        findings += "  a device fence was written\n";
-      }
-    }
-    return findings;
+    return mirror_.download(lane_.stream);
   }
 
   // As run() and then the case's own check: two calls whose order an operator would leave open.
@@ -109,31 +99,9 @@ class OnDevice {
   }
 
  private:
-  struct Copy {
-    test::Buffer* host;
-    Memory memory;
-  };
-
-  test::Arguments moved(const test::Arguments& arguments) const {
-    test::Arguments list;
-    for (uint32_t i = 0; i < arguments.size(); ++i) {
-      attn_tensor tensor = *arguments.data()[i].tensor;
-      const auto* address = static_cast<const unsigned char*>(tensor.data);
-      for (const Copy& copy : copies_) {
-        const unsigned char* begin = copy.host->data();
-        if (address < begin || address > begin + copy.host->size()) continue;
-        tensor.data = copy.memory.data() + (address - begin);
-        tensor.device_type = ATTN_DEVICE_CUDA;
-        tensor.device_id = lane_.gpu.id();
-      }
-      list.add(arguments.data()[i].slot, tensor);
-    }
-    return list;
-  }
-
   Lane& lane_;
   AnyCase& case_;
-  std::vector<Copy> copies_;
+  Mirror mirror_;
   test::Arguments inputs_, outputs_;
   Handle<attn_op> op_;
   Handle<attn_plan> plan_;
@@ -174,9 +142,9 @@ std::string run_seed(Lane& lane, uint64_t seed, const char* engine, int64_t* fau
   }
   text += device.run();
   text += poisoned_findings(c);
-  lane.clear();
+  clear(lane);
   text += device.run_and_check();  // as the first time
-  lane.clear();
+  clear(lane);
   return text;
 }
 
@@ -275,7 +243,7 @@ TEST_F(GpuRows, AReplayMayFault) {
     ASSERT_EQ(device.download(), "");
     EXPECT_EQ(poll(lane.session.get()).bits, static_cast<uint32_t>(ATTN_FAULT_WRITE_INDEX));
     EXPECT_LT(tensors[0]->buffer().first_change({}), 0) << "the cache was written";
-    lane.clear();
+    clear(lane);
     c.restore();
     device.upload();
     graph.launch(lane.stream);

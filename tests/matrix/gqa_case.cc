@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "matrix/check.h"
 #include "matrix/gqa_check.h"
 
 namespace attn::matrix {
@@ -33,7 +34,7 @@ attn_prepare_desc GqaCase::wide_bounds() const {
 
 std::string GqaCase::check(CheckNumbers* numbers) const { return check_result(*this, numbers); }
 
-std::string GqaCase::untouched() const { return check_untouched(*this); }
+std::string GqaCase::untouched() const { return check_untouched(in, out); }
 
 bool GqaCase::fixed_whatever_the_tiles() const {
   return std::find(loose.begin(), loose.end(), true) == loose.end();

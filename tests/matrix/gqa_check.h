@@ -11,7 +11,4 @@ namespace attn::matrix {
 // untouched memory, inputs and fences.
 std::string check_result(const GqaCase& c, CheckNumbers* numbers);
 
-// Empty when no byte of the case changed: what a refusal must leave behind.
-std::string check_untouched(const GqaCase& c);
-
 }  // namespace attn::matrix

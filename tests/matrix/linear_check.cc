@@ -1,6 +1,7 @@
 // Compares what an engine left in memory with the reference, element by element.
 #include <sstream>
 
+#include "matrix/check.h"
 #include "matrix/linear_case.h"
 #include "support/compare.h"
 
@@ -9,7 +10,6 @@ namespace {
 
 using namespace linear;
 using test::ErrorMeter;
-using test::Tensor;
 using test::View;
 
 class Checker {
@@ -20,18 +20,10 @@ class Checker {
     check_output(numbers);
     if (o_.present) check_present();
     check_memory();
-    return findings_.str();
+    return findings_.text();
   }
 
  private:
-  template <class... Parts>
-  void report(const Parts&... parts) {
-    if (++count_ > 6) return;
-    findings_ << "  ";
-    (findings_ << ... << parts);
-    findings_ << "\n";
-  }
-
   // One row of dv numbers; `index` names it.
   template <class At>
   void check_row(const char* name, ErrorMeter& meter, size_t row, At at, const double* want,
@@ -42,13 +34,14 @@ class Checker {
     if (meter.add(got, {want, size}, least)) return;
     std::ostringstream text;
     for (size_t j = 0; j < size && j < 6; ++j) text << " " << got[j] << " (" << want[j] << ")";
-    report(name, " row ", row, ": got (expected)", text.str());
+    findings_.report(name, " row ", row, ": got (expected)", text.str());
   }
 
   void finish(const char* name, const ErrorMeter& meter) {
     if (meter.passed()) return;
-    report(name, ": relative error ", meter.error(), " (bar ", meter.bar(), "), worst row ",
-           meter.worst_row(), ", rows out of bounds ", meter.rows_failed());
+    findings_.report(name, ": relative error ", meter.error(), " (bar ", meter.bar(),
+                     "), worst row ", meter.worst_row(), ", rows out of bounds ",
+                     meter.rows_failed());
   }
 
   void check_output(CheckNumbers* numbers) {
@@ -88,44 +81,26 @@ class Checker {
   void check_memory() {
     const char* const names[] = {"output", "present_state"};
     for (uint32_t slot = 0; slot < kOutputs; ++slot) {
-      const Tensor& tensor = c_.target(slot);
+      const test::Tensor& tensor = c_.target(slot);
       if (!tensor.bound()) continue;
       const bool writes = slot == kOutput || o_.present;
-      const int64_t change =
-          tensor.buffer().first_change(writes ? tensor.element_bytes() : std::vector<bool>());
-      if (change >= 0) report(names[slot], ": byte ", change, " is not its to write");
-      if (!tensor.buffer().fences_intact()) report(names[slot], ": its fence was written");
+      check_written(names[slot], tensor, writes ? tensor.element_bytes() : std::vector<bool>(),
+                    findings_);
     }
-    for (uint32_t slot = 0; slot < kInputs; ++slot) {
-      const test::Buffer& buffer = c_.in[slot].buffer();
-      const bool aliased = slot == kPastState && o_.in_place;
-      if (!aliased && buffer.first_change({}) >= 0) report("input ", slot, " was changed");
-      if (!buffer.fences_intact()) report("the fence of input ", slot, " was written");
-    }
+    check_inputs(
+        c_.in, [&](uint32_t slot) { return slot == kPastState && o_.in_place; }, findings_);
   }
 
   const LinearCase& c_;
   const LinearOutline& o_;
   const reference::LinearAttentionResult& e_;
-  int count_ = 0;
-  std::ostringstream findings_;
+  Findings findings_;
 };
 
 }  // namespace
 
 std::string LinearCase::check(CheckNumbers* numbers) const { return Checker(*this).run(numbers); }
 
-std::string LinearCase::untouched() const {
-  std::string findings;
-  const auto check = [&](const Tensor& tensor, const char* what, uint32_t slot) {
-    if (tensor.buffer().first_change({}) >= 0 || !tensor.buffer().fences_intact()) {
-      findings += std::string("  ") + what + " " + std::to_string(slot) +
-                  " was written by a call that was refused\n";
-    }
-  };
-  for (uint32_t slot = 0; slot < kInputs; ++slot) check(in[slot], "input", slot);
-  for (uint32_t slot = 0; slot < kOutputs; ++slot) check(out[slot], "output", slot);
-  return findings;
-}
+std::string LinearCase::untouched() const { return check_untouched(in, out); }
 
 }  // namespace attn::matrix

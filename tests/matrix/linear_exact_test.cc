@@ -195,28 +195,72 @@ TEST(LinearExact, CallsThatAreCut) {
   }
 }
 
+// One token alone takes a path of its own; the output is that of the same token before another one.
+TEST(LinearExact, AStepIsTheFirstTokenOfALongerCall) {
+  for (const std::string& level : test::simd_levels()) {
+    if (level == "generic") continue;
+    test::ContextOptions options;
+    options.level = level;
+    Device device = make_device(options);
+    for (const Type type : kTypes) {
+      for (const bool per_key : {false, true}) {
+        for (const DecayKind decays : {DecayKind::kOrdinary, DecayKind::kStrong}) {
+          LinearOutline o = small_outline(type);
+          o.state_type = type;
+          o.tokens = 2;
+          o.q_heads = 4;  // two outputs of a state
+          o.delta = decays == DecayKind::kOrdinary;
+          o.decay_per_key = per_key;
+          o.decays = decays;
+          o.v_head_size = 43;
+          o.head_size = 131;  // more than one part of a sum, and no whole groups of rows
+          LinearCase both = make(o);
+          o.tokens = 1;
+          LinearCase step = make(o);
+          for (const Input slot : {kQuery, kKey, kValue, kDecay, kBeta}) {
+            if (!step.in[slot].bound()) continue;
+            copy_tokens(both.in[slot].view(), 0, step.in[slot].view());
+          }
+          copy_all(both.in[kPastState].view(), step.in[kPastState].view());
+          step.renew();
+          expect_passed(both, device, "recurrent");
+          expect_passed(step, device, "recurrent");
+          for (int64_t c = 0; c < o.q_heads * o.v_head_size; ++c) {
+            ASSERT_EQ(step.out[kOutput].view().at({0, 0, c}),
+                      both.out[kOutput].view().at({0, 0, c}))
+                << level << ", channel " << c << " of " << step.text();
+          }
+        }
+      }
+    }
+  }
+}
+
 // Enough work for threads, and few enough states that columns are split among them.
 TEST(LinearExact, ThreadsAndRunsGiveTheSameBits) {
   for (const std::string& level : test::simd_levels()) {
     for (const char* engine : kEngines) {
       if (level == "generic" && std::string(engine) == "recurrent") continue;
-      LinearOutline o = small_outline(Type::kFloat16);
-      o.tokens = 40;
-      o.kv_heads = 2;
-      o.key_heads = 1;
-      o.q_heads = 4;
-      o.head_size = 128;
-      o.v_head_size = 200;
-      LinearCase c = make(o);
-      std::vector<std::vector<unsigned char>> first;
-      for (const int threads : {1, 2, 3, 5, 5}) {
-        test::ContextOptions options;
-        options.threads = threads;
-        options.level = level;
-        Device device = make_device(options);
-        expect_passed(c, device, engine);
-        if (first.empty()) first = bytes_of(c);
-        EXPECT_EQ(bytes_of(c), first) << engine << " at " << level << ", " << threads;
+      for (const int64_t tokens : {1, 40}) {
+        LinearOutline o = small_outline(Type::kFloat16);
+        o.tokens = tokens;
+        o.kv_heads = 2;
+        o.key_heads = 1;
+        o.q_heads = 4;
+        o.head_size = tokens == 1 ? 700 : 128;
+        o.v_head_size = 200;
+        LinearCase c = make(o);
+        std::vector<std::vector<unsigned char>> first;
+        for (const int threads : {1, 2, 3, 5, 5}) {
+          test::ContextOptions options;
+          options.threads = threads;
+          options.level = level;
+          Device device = make_device(options);
+          expect_passed(c, device, engine);
+          if (first.empty()) first = bytes_of(c);
+          EXPECT_EQ(bytes_of(c), first)
+              << engine << " at " << level << ", " << tokens << " tokens, " << threads;
+        }
       }
     }
   }

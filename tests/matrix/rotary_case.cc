@@ -242,7 +242,7 @@ std::string RotaryCase::untouched() const {
 
 MatrixOptions rotary_matrix_options() {
   MatrixOptions options;
-  options.tool = "rows_matrix --operator rotary";
+  options.tool = "rows_matrix";
   options.engines = {"simd-rotary", "generic-rotary"};
   options.draw = [](uint64_t seed) { return std::make_unique<RotaryCase>(seed); };
   return options;

@@ -262,7 +262,7 @@ std::string ScatterCase::untouched() const {
 
 MatrixOptions scatter_matrix_options() {
   MatrixOptions options;
-  options.tool = "rows_matrix --operator scatter";
+  options.tool = "rows_matrix --scatter";
   options.engines = {"block-scatter", "generic-scatter"};
   options.draw = [](uint64_t seed) { return std::make_unique<ScatterCase>(seed); };
   return options;

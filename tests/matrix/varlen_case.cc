@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include "matrix/check.h"
 #include "reference/attention.h"
 #include "support/compare.h"
 
@@ -17,8 +18,6 @@ using test::View;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Scores of this expected size are within the bar as it is.
-constexpr double kBarSize = 10;
 
 int64_t draw_size(Random& random) {
   if (random.chance(0.6)) return random.pick<int64_t>({64, 128, 80, 256, 32});
@@ -280,52 +279,43 @@ void VarlenCase::solve() {
 }
 
 std::string VarlenCase::check(CheckNumbers* numbers) const {
-  std::ostringstream out;
-  int count = 0;
+  Findings findings;
   const View output = by_heads(output_, heads_);
   test::ErrorMeter meter(type_);
   std::vector<double> got(static_cast<size_t>(v_size_));
-  for (int64_t b = 0; b < batches(); ++b) {
-    for (int64_t head = 0; head < heads_; ++head) {
-      for (int64_t row = 0; row < rows_; ++row) {
-        const Expected& want = expected_[row_number(b, head, row)];
-        const bool wide = type_ == Type::kFloat32;
-        const double beyond = wide ? std::max(1.0, want.weighing_size / kBarSize) : 1;
-        for (size_t c = 0; c < got.size(); ++c) {
-          got[c] = output.at({b, head, row, static_cast<int64_t>(c)});
-          got[c] = want.output[c] + (got[c] - want.output[c]) / beyond;
-        }
-        if (!meter.add(got, want.output, want.output_size) && ++count <= 6) {
-          out << "  output[" << b << "," << head << "," << row << "] begins with " << got[0]
-              << ", expected " << want.output[0] << "\n";
-        }
-        if (!log_sum_exp_.bound()) continue;
-        const View& lse = log_sum_exp_.view();
-        const double found = packed_ ? lse.at({head, row}) : lse.at({b, head, row});
-        const double bound = test::error_bar(Type::kFloat32) *
-                             std::max({1.0, std::fabs(want.log_sum_exp), want.weighing_size});
-        const bool good = found == want.log_sum_exp ||
-                          (std::isfinite(want.log_sum_exp) &&
-                           std::fabs(found - want.log_sum_exp) <= log_sum_exp_room * bound);
-        if (!good && ++count <= 6) {
-          out << "  log_sum_exp[" << b << "," << head << "," << row << "] is " << found
-              << ", expected " << want.log_sum_exp << "\n";
-        }
-      }
+  for_each_row(batches(), heads_, rows_, [&](int64_t b, int64_t head, int64_t i, size_t row) {
+    const Expected& want = expected_[row];
+    for (size_t c = 0; c < got.size(); ++c) {
+      got[c] = output.at({b, head, i, static_cast<int64_t>(c)});
     }
-  }
+    forgive(score_excess(type_, want.weighing_size), want.output, got);
+    if (!meter.add(got, want.output, want.output_size)) {
+      findings.report("output[", b, ",", head, ",", i, "]: ", worst_element(got, want.output));
+    }
+    if (!log_sum_exp_.bound()) return;
+    const View& lse = log_sum_exp_.view();
+    const double found = packed_ ? lse.at({head, i}) : lse.at({b, head, i});
+    const double bound = log_sum_exp_room * test::error_bar(Type::kFloat32) *
+                         std::max({1.0, std::fabs(want.log_sum_exp), want.weighing_size});
+    const bool near =
+        std::isfinite(want.log_sum_exp) && std::fabs(found - want.log_sum_exp) <= bound;
+    if (found != want.log_sum_exp && !near) {
+      findings.report("log_sum_exp[", b, ",", head, ",", i, "] is ", found, ", expected ",
+                      want.log_sum_exp);
+    }
+  });
   if (numbers != nullptr) *numbers = {meter.error(), meter.worst_row()};
   if (!meter.passed()) {
-    out << "  output: relative error " << meter.error() << " (bar " << meter.bar()
-        << "), worst row " << meter.worst_row() << "\n";
+    findings.report("output: relative error ", meter.error(), " (bar ", meter.bar(),
+                    "), worst row ", meter.worst_row());
   }
   for (const Tensor* tensor : all()) {
     const bool written = tensor == &output_ || tensor == &log_sum_exp_;
     const auto free = written && tensor->bound() ? tensor->element_bytes() : std::vector<bool>();
-    if (tensor->buffer().first_change(free) >= 0) out << "  a byte was written that is not its\n";
-    if (!tensor->buffer().fences_intact()) out << "  a fence was written\n";
+    if (tensor->buffer().first_change(free) >= 0) findings.report("a byte changed that is not its");
+    if (!tensor->buffer().fences_intact()) findings.report("a fence was written");
   }
-  return out.str();
+  return findings.text();
 }
 
 std::string VarlenCase::untouched() const {

@@ -67,6 +67,7 @@ class FakeBackend final : public Backend {
   }
   std::vector<std::string> engine_names() const override { return {"fake"}; }
   bool is_capturing(void* stream) const override { return stream != nullptr && capturing; }
+  HostHelp* host_help() override { return help; }
 
   std::string refusal;
   bool capturable = false;
@@ -75,6 +76,7 @@ class FakeBackend final : public Backend {
   PlanRequest last_request;
   Launch last_launch;
   std::function<void(const Lowering&)> on_execute;
+  HostHelp* help = nullptr;  // the test's
 };
 
 // A context over a fake back end; `*backend` is the context's.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <random>
@@ -135,6 +136,32 @@ TEST(ApiHandleTest, ReleasesFromManyThreads) {
     }
     for (std::thread& thread : threads) thread.join();
   }
+}
+
+// A handle that two threads release at the same moment is released once: what the binding keeps
+// stays.
+TEST(ApiHandleTest, OneHandleFromTwoThreads) {
+  attn_context* context = make_api_context();
+  attn_op* op = make_gqa(context);
+  for (int round = 0; round < 3000; ++round) {
+    attn_session* session = make_api_session(context);
+    attn_binding* binding = nullptr;
+    ASSERT_OK(attn_binding_create(op, session, &binding, &error));
+    std::atomic<int> waiting{0};
+    const auto release = [&] {
+      for (++waiting; waiting < 2;) {
+      }
+      attn_session_release(session);
+    };
+    std::thread other(release);
+    release();
+    other.join();
+    ASSERT_EQ(api_stats(context).sessions_live, 1u) << "round " << round;
+    attn_binding_release(binding);
+    ASSERT_EQ(api_stats(context).sessions_live, 0u);
+  }
+  attn_op_release(op);
+  attn_context_release(context);
 }
 
 TEST_F(ApiTest, LiveObjectsAreCounted) {

@@ -8,8 +8,8 @@ use attn_c::{
     TensorMut,
 };
 
-const CALLS: u32 = 20_000;
-const RUNS: u32 = 15;
+const CALLS: u32 = 200;
+const RUNS: u32 = 3000;
 
 fn measure() -> Result<f64> {
     let context = Context::cpu(Library::open()?)?;
