@@ -1,7 +1,8 @@
 """A context whose operators take and give numpy arrays while they run in memory of its device.
 
-So a test that is written for the CPU runs on a GPU as it is. Arrays that share memory share it on the
-device as well: what an array is a view of is copied there as a whole, and back where it is written.
+So a test that is written for the CPU runs on a GPU as it is. Arrays that share memory share it on
+the device as well: what an array is a view of is copied there as a whole, and back where it is
+written.
 """
 
 import collections

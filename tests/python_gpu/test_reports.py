@@ -1,8 +1,8 @@
 """What users of other implementations ran into (docs/field-reports.md), on the device.
 
-The tests of tests/conformance, run in memory of the device. What stays on the CPU: bad lengths, which
-are faults on a device, and a sequence alone and in a batch, both in tests/gpu; packed sequences and a
-dense cache that grows where it lies, which CUDA devices do not serve.
+The tests of tests/conformance, run in memory of the device. What stays on the CPU: bad lengths,
+which are faults on a device, and a sequence alone and in a batch, both in tests/gpu; packed
+sequences and a dense cache that grows where it lies, which CUDA devices do not serve.
 """
 
 import pathlib
