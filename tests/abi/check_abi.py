@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import abi_facts
+import accepted_versions
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INCLUDE = ROOT / "include"
@@ -45,10 +46,12 @@ def main():
 
     facts = current(options.library, options.compiler)
     if options.accept:
+        # First, since it refuses to change a version that was released.
+        folder = accepted_versions.accept(options.compiler)
         options.folder.mkdir(parents=True, exist_ok=True)
         for name, lines in facts.items():
             (options.folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        print(f"wrote {', '.join(facts)} to {options.folder}")
+        print(f"wrote {', '.join(facts)} to {options.folder}, and {folder}")
         return 0
     found = list(differences(options.folder, facts))
     for line in found:

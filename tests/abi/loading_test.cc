@@ -1,10 +1,12 @@
-// The library as a plugin: opened by dlopen, closed and opened again, forked, left alive at exit.
+// The library as a plugin: opened by dlopen, closed and opened again, forked, opened twice as
+// two files, left alive at exit.
 // Nothing here is linked to it.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "attn_c.h"
 
@@ -196,6 +199,44 @@ TEST(AbiLoadingTest, AForkedChildUsesItsOwnAndItsParentsContext) {
   EXPECT_TRUE(parent->run());
   parent->release();
   dlclose(library);
+}
+
+// As two packages bring it: the same file at another place is another library, with state of its
+// own. Neither sees the other's symbols, and both run at once.
+TEST(AbiLoadingTest, TwoCopiesInOneProcess) {
+  namespace fs = std::filesystem;
+  const fs::path copy = fs::path(ATTN_TEST_BINARY_DIR) / "copy_of_the_library.so";
+  fs::copy_file(ATTN_TEST_LIBRARY, copy, fs::copy_options::overwrite_existing);
+  void* first = open_library();
+  void* second = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(second, nullptr) << dlerror();
+  ASSERT_NE(first, second);
+  const auto one = std::make_unique<Step>(table_of(first));
+  const auto other = std::make_unique<Step>(table_of(second));
+  ASSERT_NE(one->api, other->api);
+  ASSERT_NE(one->api->binding_execute, other->api->binding_execute);
+  one->create();
+  other->create();
+  std::atomic<int> right = 0;
+  const auto run_often = [&right](Step& step) {
+    for (int i = 0; i < 50; ++i) right += step.run() ? 1 : 0;
+  };
+  std::thread thread([&] { run_often(*other); });
+  run_often(*one);
+  thread.join();
+  EXPECT_EQ(right, 100);
+  // Each has seen its own executions alone.
+  for (const Step* step : {one.get(), other.get()}) {
+    attn_context_stats stats = ATTN_CONTEXT_STATS_INIT;
+    ASSERT_EQ(step->api->context_get_stats(step->context, &stats, nullptr), ATTN_OK);
+    EXPECT_EQ(stats.executions, 50u);
+  }
+  one->release();
+  dlclose(first);
+  EXPECT_TRUE(other->run());
+  other->release();
+  dlclose(second);
+  fs::remove(copy);
 }
 
 TEST(AbiLoadingTest, ExitWithLiveObjects) {

@@ -2,7 +2,10 @@
 // fakes: nothing is opened before it is needed, and the device list makes no context.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <string>
 
 #include "loading/fakes.h"
@@ -122,6 +125,29 @@ TEST(Search, WithoutADriverEveryPlaceIsNamed) {
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[1].available, 0u);
   EXPECT_NE(std::string(list[1].reason).find("libcuda.so.1"), std::string::npos);
+}
+
+// The library is loaded and used, CUDA is not: a child may be the first to open the driver, and the
+// parent does so after it.
+TEST(Search, AForkBeforeTheFirstUseOfCuda) {
+  Handle<attn_context> cpu;
+  ASSERT_TRUE(create_context(cpu).ok());
+  ASSERT_FALSE(is_loaded("libcuda.so.1"));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    Handle<attn_context> cuda;
+    const Outcome outcome = create_cuda_context(cuda, nothing_given());
+    if (!outcome.ok()) std::fprintf(stderr, "%s\n", outcome.message.c_str());
+    _exit(outcome.ok() && is_loaded("libcuda.so.1") ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(is_loaded("libcuda.so.1"));
+  Handle<attn_context> cuda;
+  const Outcome outcome = create_cuda_context(cuda, nothing_given());
+  EXPECT_TRUE(outcome.ok()) << outcome.message;
 }
 
 }  // namespace

@@ -105,7 +105,8 @@ def _numpy(case: Case, inputs: dict[str, np.ndarray]) -> Callable[[], np.ndarray
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         mixed = weights.reshape(case.batch, case.kv_heads, group * rows, -1) @ inputs["V"]
-        return mixed.reshape(inputs["Q"].shape)
+        result: np.ndarray = mixed.reshape(inputs["Q"].shape)
+        return result
 
     return call
 
@@ -252,7 +253,7 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.json:
             pathlib.Path(arguments.json).write_text(json.dumps(result, indent=1), encoding="utf-8")
         peers = list(rows[0]["peers"]) if rows else []
-        _report.table(f"microseconds a call, {result['machine']['thread_count']} threads",
+        _report.table(f"microseconds a call, {context.info.thread_count} threads",
                       ("case", "metric", "attn_c", *peers),
                       [(row["case"], row["metric"], f"{row['ours']:.2f}",
                         *(f"{row['peers'][name]:.2f}" for name in peers)) for row in rows],

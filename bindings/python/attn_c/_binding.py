@@ -1,13 +1,18 @@
 """An op's tensors tied to a session."""
 
 import json
-from typing import Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from . import native
+from ._introspection import SlotInfo
 from ._plan import PlanInfo, execute_desc, fill_prepare_desc, plan_info, whole_text
 from ._streams import NO_WAIT, current_of
 from ._tensors import Arguments
 from .errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from ._context import Session
+    from ._op import Op
 
 
 class Binding:
@@ -16,22 +21,24 @@ class Binding:
     Made by Op.bind. It keeps the bound arrays alive. A context manager: leaving it lets go of them.
     """
 
-    def __init__(self, op, session, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        self.op = op
-        self.session = session
-        self._kept: dict = {}
-        self._handle = native.attn_binding_create(op.handle, session.handle)
+    def __init__(self, op: "Op", session: "Session", inputs: Mapping[str, Any],
+                 outputs: Mapping[str, Any]) -> None:
+        self.op: Op = op
+        self.session: Session = session
+        self._kept: dict[object, object] = {}
+        self._handle: Optional[native.attn_binding] = native.attn_binding_create(
+            op.handle, session.handle)
         ins, outs = op.input_arguments(inputs, NO_WAIT), op.output_arguments(outputs, NO_WAIT)
         self._current = None
         if op.context.device_type == native.ATTN_DEVICE_CUDA:
             self._current = current_of([*inputs.values(), *outputs.values()])
-        native.attn_binding_set_tensors(self._handle, ins.native, outs.native)
+        native.attn_binding_set_tensors(self._open_handle, ins.native, outs.native)
         self._kept["all"] = (ins, outs)
 
     def __enter__(self) -> "Binding":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self.close()
 
     def close(self) -> None:
@@ -40,12 +47,12 @@ class Binding:
         self._kept.clear()
 
     @property
-    def _open_handle(self):
+    def _open_handle(self) -> native.attn_binding:
         if self._handle is None:
             raise InvalidArgument("the binding is closed")
         return self._handle
 
-    def _set(self, bind, kind: str, info, value) -> None:
+    def _set(self, bind: Callable[..., None], kind: str, info: SlotInfo, value: Any) -> None:
         if value is None:
             bind(self._open_handle, info.slot, None)
             self._kept.pop((kind, info.slot), None)
@@ -55,15 +62,15 @@ class Binding:
         bind(self._open_handle, info.slot, arguments.native.tensor(0))
         self._kept[kind, info.slot] = arguments
 
-    def set_input(self, name: str, value) -> None:
+    def set_input(self, name: str, value: Any) -> None:
         """Binds another tensor to an input; None unbinds."""
         self._set(native.attn_binding_set_input, "in", self.op.input_info(name), value)
 
-    def set_output(self, name: str, value) -> None:
+    def set_output(self, name: str, value: Any) -> None:
         """Binds another tensor to an output; None unbinds."""
         self._set(native.attn_binding_set_output, "out", self.op.output_info(name), value)
 
-    def prepare(self, **options) -> None:
+    def prepare(self, **options: Any) -> None:
         """Finds or makes the plan for what is bound; options as Op.prepare's."""
         desc = native.attn_prepare_desc()
         fill_prepare_desc(desc, **options)
@@ -87,6 +94,8 @@ class Binding:
         """Whether a stream capture can record execute, and what it would fix."""
         return plan_info(native.attn_binding_capture_support, self._open_handle)
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, Any]:
         """What runs and why. Raises NotPrepared without a plan."""
-        return json.loads(whole_text(native.attn_binding_describe, self._open_handle))
+        described: dict[str, Any] = json.loads(
+            whole_text(native.attn_binding_describe, self._open_handle))
+        return described

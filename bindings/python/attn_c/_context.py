@@ -1,7 +1,7 @@
 """A device with its options, and orders of executions on it."""
 
 import contextlib
-from typing import Any, ContextManager, NamedTuple, Optional, Sequence
+from typing import Any, ContextManager, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -92,13 +92,13 @@ class Context:
                             ("cache_folder", cache_folder)):
             if value is not None:
                 setattr(desc, name, text(name, value))
-        self.handle = native.attn_context_create(desc)
+        self.handle: native.attn_context = native.attn_context_create(desc)
         self.device_type: int = desc.device_type
         self.device_id: int = desc.device_id
         self._idle_sessions: list[Session] = []
 
     def op(self, domain: str, type: str, /, version: int = 1, label: Optional[str] = None,
-           **attributes) -> Op:
+           **attributes: Any) -> Op:
         """An operator with its attributes, checked once. label: the node's name for messages."""
         return Op(self, domain, type, version, label, attributes)
 
@@ -107,7 +107,7 @@ class Context:
         return Session(self, label)
 
     @contextlib.contextmanager
-    def borrowed_session(self):
+    def borrowed_session(self) -> Iterator["Session"]:
         """A session that nobody else uses meanwhile, from those that earlier calls left."""
         try:
             session = self._idle_sessions.pop()
@@ -173,8 +173,8 @@ class Session:
         desc = native.attn_session_desc()
         if label is not None:
             desc.label = text("label", label)
-        self.context = context
-        self.handle = native.attn_session_create(context.handle, desc)
+        self.context: Context = context
+        self.handle: native.attn_session = native.attn_session_create(context.handle, desc)
 
     def poll_faults(self) -> tuple[int, str]:
         """(bits, text) of the faults that reached the host so far; (0, "") without. The CPU has

@@ -1,5 +1,7 @@
 """Element types: names of the documentation, DLPack's (code, bits), and numpy's types."""
 
+from typing import Any
+
 import numpy as np
 
 from . import native
@@ -28,7 +30,7 @@ CODES = {
 _NAMES = {code: name for name, code in CODES.items()}
 
 
-def code_of(dtype) -> tuple[int, int]:
+def code_of(dtype: Any) -> tuple[int, int]:
     """(code, bits) of a name, a numpy type, or anything whose text ends in a name."""
     if isinstance(dtype, str):
         name = dtype
@@ -52,7 +54,7 @@ def name_of(code: int, bits: int) -> str:
             f"the element type with code {code} and {bits} bits has no name") from None
 
 
-def numpy_type(name: str) -> np.dtype:
+def numpy_type(name: str) -> "np.dtype[Any]":
     """numpy's type of a name; bfloat16 and those of 8 bits are the package ml_dtypes'."""
     if not name.startswith(("bfloat16", "float8")):
         return np.dtype(name)
@@ -60,9 +62,10 @@ def numpy_type(name: str) -> np.dtype:
         import ml_dtypes
     except ImportError:
         raise Unsupported(f"{name} in numpy needs the package ml_dtypes") from None
-    return np.dtype(getattr(ml_dtypes, name))
+    made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return made
 
 
-def is_extension(dtype: np.dtype) -> bool:
+def is_extension(dtype: "np.dtype[Any]") -> bool:
     """Whether a type is none of numpy's own, so that numpy cannot pass it on by DLPack."""
     return dtype.isbuiltin == 2

@@ -1,7 +1,7 @@
 """What the library knows, before any context exists: devices and operators."""
 
 import functools
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from . import errors, native  # noqa: F401  (errors: so that native raises them)
 
@@ -79,7 +79,8 @@ def devices() -> list[DeviceInfo]:
     return found
 
 
-def _slot(fill, operator: int, position: int) -> SlotInfo:
+def _slot(fill: Callable[[int, int, native.attn_slot_info], None], operator: int,
+          position: int) -> SlotInfo:
     info = native.attn_slot_info()
     fill(operator, position, info)
     return SlotInfo(info.name, info.slot, bool(info.optional), tuple(info.types.split(",")),

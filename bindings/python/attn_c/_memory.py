@@ -77,7 +77,7 @@ class Tensor:
     @property
     def address(self) -> int:
         """The address of the first element; of the device's memory where that is its place."""
-        return (self.native.data or 0) + self.native.byte_offset
+        return self.native.data + self.native.byte_offset
 
     @property
     def nbytes(self) -> int:

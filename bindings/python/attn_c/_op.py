@@ -3,7 +3,7 @@
 import collections
 import functools
 import numbers
-from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import native
 from ._binding import Binding
@@ -13,6 +13,9 @@ from ._streams import current_of, handle_of
 from ._tensors import Arguments, Family, TensorSpec, spec_of
 from ._values import integer, real, shown, text
 from .errors import InvalidArgument, Unsupported
+
+if TYPE_CHECKING:
+    from ._context import Context, Session
 
 
 class Support(NamedTuple):
@@ -27,7 +30,7 @@ class Support(NamedTuple):
         return self.ok
 
 
-def _add_attribute(attributes, name: str, value) -> None:
+def _add_attribute(attributes: native.AttributeList, name: str, value: Any) -> None:
     name = text("the name of an attribute", name)
     title = f"attribute '{name}'"
     if isinstance(value, (str, bytes)):
@@ -50,7 +53,7 @@ def _add_attribute(attributes, name: str, value) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _results_type(type_name: str, names: tuple[str, ...]):
+def _results_type(type_name: str, names: tuple[str, ...]) -> Any:
     return collections.namedtuple(f"{type_name}Outputs", names)
 
 
@@ -60,8 +63,8 @@ class Op:
     Inputs and outputs go by the standard's names; `info` lists them. None means absent.
     """
 
-    def __init__(self, context, domain: str, type: str, version: int, label: Optional[str],
-                 attributes: Mapping[str, Any]) -> None:
+    def __init__(self, context: "Context", domain: str, type: str, version: int,
+                 label: Optional[str], attributes: Mapping[str, Any]) -> None:
         kept = native.AttributeList()
         for name, value in attributes.items():
             _add_attribute(kept, name, value)
@@ -71,12 +74,12 @@ class Op:
         if label is not None:
             desc.label = text("label", label)
         desc.set_attributes(kept)
-        self.context = context
-        self.handle = native.attn_op_create(context.handle, desc)
+        self.context: Context = context
+        self.handle: native.attn_op = native.attn_op_create(context.handle, desc)
         self.info: OperatorInfo = find_operator(domain, type, version)
-        self.on_device = context.device_type != native.ATTN_DEVICE_CPU
-        self.input_slots = {info.name: info.slot for info in self.info.inputs}
-        self.output_slots = {info.name: info.slot for info in self.info.outputs}
+        self.on_device: bool = context.device_type != native.ATTN_DEVICE_CPU
+        self.input_slots: dict[str, int] = {info.name: info.slot for info in self.info.inputs}
+        self.output_slots: dict[str, int] = {info.name: info.slot for info in self.info.outputs}
         self._inputs = {info.name: info for info in self.info.inputs}
         self._outputs = {info.name: info for info in self.info.outputs}
 
@@ -97,7 +100,8 @@ class Op:
         """The output of that name."""
         return self._find(self._outputs, "output", name)
 
-    def input_arguments(self, inputs: Mapping[str, Any], stream=None) -> Arguments:
+    def input_arguments(self, inputs: Mapping[str, Any],
+                        stream: Optional[int] = None) -> Arguments:
         """The inputs as the library takes them; arrays or TensorSpecs."""
         arguments = Arguments()
         for name, value in inputs.items():
@@ -107,7 +111,7 @@ class Op:
         return arguments
 
     def output_arguments(self, outputs: Union[Mapping[str, Any], Sequence[str]],
-                         stream=None) -> Arguments:
+                         stream: Optional[int] = None) -> Arguments:
         """The outputs as the library takes them; names alone where their shape follows."""
         arguments = Arguments()
         wanted = outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
@@ -138,7 +142,7 @@ class Op:
 
     def query(self, *, outputs: Union[Mapping[str, Any], Sequence[str], None] = None,
               aliases: Optional[Mapping[str, str]] = None, engine: Optional[str] = None,
-              **inputs) -> Support:
+              **inputs: Any) -> Support:
         """Would the op run with this? No data is touched.
 
         inputs: (type, shape) pairs, TensorSpecs or arrays. outputs: names, or a mapping to the
@@ -158,7 +162,7 @@ class Op:
         return Support(bool(support.supported), support.reason,
                        bool(support.capture_flags & native.ATTN_CAPTURE_SUPPORTED), support.status)
 
-    def infer(self, output: str, /, **inputs) -> TensorSpec:
+    def infer(self, output: str, /, **inputs: Any) -> TensorSpec:
         """Type and shape of an output for these inputs; -1 where a size depends on a value that is
         not there."""
         return self._infer(self.input_arguments(inputs), self.output_info(output))[0]
@@ -205,19 +209,20 @@ class Op:
             check_on_host=check_on_host, max_batch=max_batch, max_query_length=max_query_length,
             max_total_length=max_total_length)
 
-    def _prepare(self, ins: Arguments, outs: Arguments, **options) -> Plan:
+    def _prepare(self, ins: Arguments, outs: Arguments, **options: Any) -> Plan:
         desc = native.attn_prepare_desc()
         desc.set_arguments(ins.native, outs.native)
         fill_prepare_desc(desc, **options)
         return Plan(self, native.attn_op_prepare(self.handle, desc))
 
-    def bind(self, session=None, inputs: Optional[Mapping[str, Any]] = None,
+    def bind(self, session: Optional["Session"] = None,
+             inputs: Optional[Mapping[str, Any]] = None,
              outputs: Optional[Mapping[str, Any]] = None) -> Binding:
         """Ties the caller's memory to a session (a new one without)."""
         return Binding(self, session or self.context.session(), inputs or {}, outputs or {})
 
     def __call__(self, *, outputs: Optional[Sequence[str]] = None,
-                 out: Optional[Mapping[str, Any]] = None, session=None,
+                 out: Optional[Mapping[str, Any]] = None, session: Optional["Session"] = None,
                  stream: Any = None, engine: Optional[str] = None, **inputs: Any) -> Any:
         """Runs the op and gives a named tuple of outputs in the family of the first input; numpy's
         (on a device attn_c.Tensor) where that family's module has no from_dlpack.
@@ -248,7 +253,7 @@ class Op:
                   for name, value in results.items()]
         return _results_type(self.info.type, tuple(names))(*values)
 
-    def _make(self, ins: Arguments, name: str, family: Family):
+    def _make(self, ins: Arguments, name: str, family: Family) -> Any:
         spec, depends = self._infer(ins, self.output_info(name))
         if depends:
             raise InvalidArgument(f"{name}: its shape {tuple(spec.shape)} depends on a value on "

@@ -1,12 +1,16 @@
 """How a shape class of an op runs."""
 
 import json
-from typing import Any, Mapping, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional
 
 from . import native
 from ._streams import handle_of
-from ._tensors import memory_of
+from ._tensors import Arguments, memory_of
 from ._values import integer, text
+
+if TYPE_CHECKING:
+    from ._context import Session
+    from ._op import Op
 
 _FIRST_TEXT_BYTES = 4096
 _execute_by_name = native._native.execute_by_name  # the step below is felt by each call
@@ -36,7 +40,7 @@ class PlanInfo(NamedTuple):
         return bool(self.capture_flags & native.ATTN_CAPTURE_NEEDS_PREPARE)
 
 
-def plan_info(fill, handle) -> PlanInfo:
+def plan_info(fill: Callable[[Any, native.attn_plan_info], None], handle: Any) -> PlanInfo:
     """Facts from attn_plan_get_info or attn_binding_capture_support."""
     info = native.attn_plan_info()
     fill(handle, info)
@@ -46,7 +50,7 @@ def plan_info(fill, handle) -> PlanInfo:
         tuple(info.baked_slot(i) for i in range(info.baked_slot_count)), info.reason)
 
 
-def whole_text(ask, *arguments) -> str:
+def whole_text(ask: Callable[..., tuple[str, int]], *arguments: Any) -> str:
     """The text of a function with the two-call rule."""
     text, needed = ask(*arguments, _FIRST_TEXT_BYTES)
     if needed > _FIRST_TEXT_BYTES:
@@ -54,8 +58,10 @@ def whole_text(ask, *arguments) -> str:
     return text
 
 
-def fill_prepare_desc(desc, engine=None, batch_invariant=False, allow_tf32=False,
-                      check_on_host=False, max_batch=0, max_query_length=0, max_total_length=0):
+def fill_prepare_desc(desc: native.attn_prepare_desc, engine: Optional[str] = None,
+                      batch_invariant: bool = False, allow_tf32: bool = False,
+                      check_on_host: bool = False, max_batch: int = 0, max_query_length: int = 0,
+                      max_total_length: int = 0) -> None:
     """The options of prepare; see Op.prepare."""
     desc.flags = ((native.ATTN_PREPARE_BATCH_INVARIANT if batch_invariant else 0)
                   | (native.ATTN_PREPARE_ALLOW_TF32 if allow_tf32 else 0)
@@ -67,7 +73,8 @@ def fill_prepare_desc(desc, engine=None, batch_invariant=False, allow_tf32=False
     desc.max_total_length = integer("max_total_length", max_total_length, "int64")
 
 
-def execute_desc(stream=None, workspace=None, prepare=False, bake_host_values=False):
+def execute_desc(stream: Any = None, workspace: Any = None, prepare: bool = False,
+                 bake_host_values: bool = False) -> Optional[native.attn_execute_desc]:
     """The options of execute; None where all are the defaults."""
     if stream is None and workspace is None and not prepare and not bake_host_values:
         return None
@@ -86,13 +93,13 @@ class Plan:
     Made by Op.prepare. Plans of equal shape classes are the same plan below.
     """
 
-    def __init__(self, op, handle) -> None:
-        self.op = op
+    def __init__(self, op: "Op", handle: native.attn_plan) -> None:
+        self.op: Op = op
         self._handle = handle
 
-    def execute(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, session=None,
-                stream: Any = None, workspace: Any = None,
-                bake_host_values: bool = False) -> None:
+    def execute(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *,
+                session: Optional["Session"] = None, stream: Any = None,
+                workspace: Any = None, bake_host_values: bool = False) -> None:
         """Runs on these tensors, by the standard's names; the outputs are the caller's memory.
 
         session: a Session of the context, one thread at a time; without it one is taken from the
@@ -112,7 +119,8 @@ class Plan:
         desc = execute_desc(stream, workspace, bake_host_values=bake_host_values)
         self.run(ins, outs, session, desc)
 
-    def run(self, ins, outs, session, desc) -> None:
+    def run(self, ins: Arguments, outs: Arguments, session: Optional["Session"],
+            desc: Optional[native.attn_execute_desc]) -> None:
         """As execute, with arguments that are made already."""
         if session is not None:
             native.attn_plan_execute(self._handle, session.handle, ins.native, outs.native, desc)
@@ -120,9 +128,11 @@ class Plan:
         with self.op.context.borrowed_session() as borrowed:
             native.attn_plan_execute(self._handle, borrowed.handle, ins.native, outs.native, desc)
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, Any]:
         """What runs and why: engines considered and refused, workspace, expected flops, bytes."""
-        return json.loads(whole_text(native.attn_plan_describe, self._handle))
+        described: dict[str, Any] = json.loads(
+            whole_text(native.attn_plan_describe, self._handle))
+        return described
 
     @property
     def info(self) -> PlanInfo:

@@ -2,7 +2,7 @@
 
 import numbers
 import sys
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -26,9 +26,9 @@ class TensorSpec(NamedTuple):
     device: Optional[tuple[int, int]] = None
 
 
-def _capsule(value, stream):
+def _capsule(value: Any, stream: Optional[int]) -> object:
     """The DLPack capsule of an object; old producers know no version and no read-only arrays."""
-    keywords = {}
+    keywords: dict[str, int] = {}
     if stream is not None and value.__dlpack_device__()[0] == native.ATTN_DEVICE_CUDA:
         keywords = keywords_of(value, stream)
     try:
@@ -37,11 +37,11 @@ def _capsule(value, stream):
         return value.__dlpack__(**keywords)
 
 
-def _is_integer(item) -> bool:
+def _is_integer(item: object) -> bool:
     return isinstance(item, numbers.Integral) and not isinstance(item, bool)
 
 
-def _array_of_numbers(info: SlotInfo, value) -> np.ndarray:
+def _array_of_numbers(info: SlotInfo, value: Any) -> "np.ndarray[Any, Any]":
     """An int, or a sequence of ints, for a slot that takes one integer type."""
     types = info.types
     if len(types) == 1 and types[0].startswith(("int", "uint")):
@@ -72,9 +72,9 @@ class Arguments:
 
     def __init__(self) -> None:
         self.native = native.ArgumentList()
-        self.kept: list = []
+        self.kept: list[tuple[object, object]] = []
 
-    def add(self, info: SlotInfo, value, stream=None) -> None:
+    def add(self, info: SlotInfo, value: Any, stream: Optional[int] = None) -> None:
         """Adds an array, a tensor, or for integer slots plain numbers. stream: the handle of the
         stream that will use it, NO_WAIT where nothing is launched yet."""
         if isinstance(value, Tensor):
@@ -95,7 +95,7 @@ class Arguments:
             raise InvalidArgument(f"{info.name}: {error}") from error
         self.kept.append((value, capsule))
 
-    def _add_extension_type(self, info: SlotInfo, array: np.ndarray) -> None:
+    def _add_extension_type(self, info: SlotInfo, array: "np.ndarray[Any, Any]") -> None:
         """A numpy array of a type that numpy cannot pass on by DLPack, as bfloat16."""
         code, bits = code_of(array.dtype)
         size = array.itemsize
@@ -111,7 +111,7 @@ class Arguments:
                                   f"{native.ATTN_MAX_RANK}")
         self.kept.append((array, None))
 
-    def add_spec(self, info: SlotInfo, value, stream=None) -> None:
+    def add_spec(self, info: SlotInfo, value: Any, stream: Optional[int] = None) -> None:
         """Adds a TensorSpec, a (type, shape) pair, or as add."""
         if not isinstance(value, tuple) or len(value) not in (2, 3) or isinstance(value[0], int):
             self.add(info, value, stream)
@@ -127,14 +127,14 @@ class Arguments:
                                   f"{native.ATTN_MAX_RANK}")
 
 
-def spec_of(tensor) -> TensorSpec:
+def spec_of(tensor: native.attn_tensor) -> TensorSpec:
     """The type's name, shape and place of a tensor's description."""
     return TensorSpec(name_of(tensor.dtype.code, tensor.dtype.bits),
                       tuple(tensor.extent(axis) for axis in range(tensor.ndim)),
                       (tensor.device_type, tensor.device_id))
 
 
-def memory_of(value) -> tuple[int, int]:
+def memory_of(value: Any) -> tuple[int, int]:
     """(address, bytes) of a writable array without gaps, for scratch."""
     arguments = Arguments()
     info = SlotInfo("workspace", 0, False, ("uint8",), "(bytes)", 0, None)
@@ -150,11 +150,11 @@ def memory_of(value) -> tuple[int, int]:
     return tensor.data + tensor.byte_offset, elements * tensor.dtype.bits // 8
 
 
-def _from_dlpack_of(root: str):
+def _from_dlpack_of(root: str) -> Optional[Callable[[Any], Any]]:
     """What makes a tensor of a package from DLPack; None where it has nothing of the kind."""
     if root in ("jax", "jaxlib"):
         root = "jax.dlpack"
-    maker = getattr(sys.modules.get(root), "from_dlpack", None)
+    maker: Any = getattr(sys.modules.get(root), "from_dlpack", None)
     return maker if callable(maker) else None
 
 
@@ -163,11 +163,11 @@ class Family:
     is one that makes tensors from DLPack; else numpy on the host, and attn_c.Tensor on a device.
     Decided before anything runs."""
 
-    def __init__(self, like, context) -> None:
+    def __init__(self, like: Any, context: Any) -> None:
         self._like, self._context = like, context
         self._on_device = context.device_type != native.ATTN_DEVICE_CPU
-        self._torch = None
-        self._from_dlpack = None
+        self._torch: Any = None
+        self._from_dlpack: Optional[Callable[[Any], Any]] = None
         if isinstance(like, (np.ndarray, Tensor)) or not hasattr(like, "__dlpack__"):
             return
         for kind in type(like).__mro__:
@@ -179,9 +179,9 @@ class Family:
             if self._from_dlpack is not None:
                 return
 
-    def empty(self, spec: TensorSpec):
+    def empty(self, spec: TensorSpec) -> Any:
         """Memory for an output: of the family itself where it can be written to."""
-        shape = tuple(spec.shape)
+        shape = tuple(-1 if size is None else size for size in spec.shape)
         if self._torch is not None:
             return self._torch.empty(shape, dtype=getattr(self._torch, spec.dtype),
                                      device=self._like.device)
@@ -197,7 +197,7 @@ class Family:
         if self._on_device and self._from_dlpack is not None and root_of(self._like) != "cupy":
             native.attn_host_stream_synchronize(self._context.handle, stream)
 
-    def finish(self, array):
+    def finish(self, array: Any) -> Any:
         """What the caller gets of `empty`'s memory once it is filled. numpy keeps what it cannot
         pass on by DLPack: bfloat16."""
         if self._from_dlpack is None or (

@@ -1,7 +1,7 @@
 """Plain values on their way into the library: what does not fit there is refused in words."""
 
 import operator
-from typing import Optional
+from typing import Any, Optional
 
 from .errors import InvalidArgument
 
@@ -9,11 +9,11 @@ _LIMITS = {"int32": (-2**31, 2**31 - 1), "int64": (-2**63, 2**63 - 1), "uint64":
 _MOST_BITS_SHOWN = 256
 
 
-def shown(value) -> str:
+def shown(value: object) -> str:
     """The value for a message. Python writes no integers of thousands of digits, and nobody reads
     them."""
     try:
-        bits = operator.index(value).bit_length()
+        bits = operator.index(value).bit_length()  # type: ignore[arg-type]
     except TypeError:
         bits = 0
     if bits > _MOST_BITS_SHOWN:
@@ -24,9 +24,9 @@ def shown(value) -> str:
         return f"a {type(value).__name__} of integers that are too long to show"
 
 
-def integer(name: str, value, type_name: str) -> int:
+def integer(name: str, value: Any, type_name: str) -> int:
     """An integer of a type of the library. Raises TypeError for what is none."""
-    number = operator.index(value)
+    number: int = operator.index(value)
     least, most = _LIMITS[type_name]
     if not least <= number <= most:
         raise InvalidArgument(f"{name}: expected {least} to {most}; got {shown(number)}")
@@ -38,7 +38,7 @@ def address(name: str, value: Optional[int]) -> Optional[int]:
     return None if value is None else integer(name, value, "uint64")
 
 
-def real(name: str, value) -> float:
+def real(name: str, value: Any) -> float:
     """A floating-point number."""
     try:
         return float(value)
@@ -47,13 +47,13 @@ def real(name: str, value) -> float:
                               f"got {type(value).__name__} beyond that") from None
 
 
-def text(name: str, value) -> str:
+def text(name: str, value: Any) -> str:
     """A text as the library takes it: UTF-8 (bytes must be that already) without a NUL."""
     try:
-        checked = value.decode() if isinstance(value, bytes) else value
+        checked: str = value.decode() if isinstance(value, bytes) else value
         if isinstance(checked, str):
             checked.encode()
-    except UnicodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise InvalidArgument(f"{name}: expected a text that UTF-8 can hold; got {value!r} "
                               f"({error.reason} at {error.start})") from error
     if isinstance(checked, str) and "\0" in checked:

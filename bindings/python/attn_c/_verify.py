@@ -1,12 +1,13 @@
 """python -m attn_c verify: the golden cases of this package, which need numpy alone, and the
 official node tests of the package onnx where that is installed."""
 
+import argparse
 import importlib.util
 import re
 import sys
 import unittest
 import warnings
-from typing import NamedTuple, Optional
+from typing import Any, Iterator, NamedTuple, Optional, Sequence
 
 from . import _golden, _report
 from ._context import Context
@@ -31,16 +32,17 @@ class Outcome(NamedTuple):
     text: str = ""
 
 
-def _cases():
+def _cases() -> dict[str, list[tuple[str, int, Any]]]:
     """{operator: [(case name, opset, node)]} of the package's tests of one node."""
     from onnx.backend.test.loader import load_model_tests
 
-    found = {name: [] for name in OPERATORS}
+    found: dict[str, list[tuple[str, int, Any]]] = {name: [] for name in OPERATORS}
     for case in load_model_tests(kind="node"):
-        nodes = case.model.graph.node
+        model: Any = case.model
+        nodes = model.graph.node
         if len(nodes) != 1 or nodes[0].op_type not in found or nodes[0].domain:
             continue
-        opset = next(one.version for one in case.model.opset_import if not one.domain)
+        opset = next(one.version for one in model.opset_import if not one.domain)
         found[nodes[0].op_type].append((case.name, opset, nodes[0]))
     return found
 
@@ -53,12 +55,12 @@ class _Result(unittest.TestResult):
         self.error: Optional[BaseException] = None
         self.skip = ""
 
-    def addError(self, test, err):
+    def addError(self, test: Any, err: Any) -> None:
         self.error = err[1]
 
     addFailure = addError
 
-    def addSkip(self, test, reason):
+    def addSkip(self, test: Any, reason: str) -> None:
         self.skip = reason
 
 
@@ -67,7 +69,8 @@ def _first_lines(error: BaseException) -> str:
     return f"{type(error).__name__}: {' / '.join(lines[:6])}"
 
 
-def _run_one(tests, backend, operator: str, case: str, engine: Optional[str]) -> Optional[Outcome]:
+def _run_one(tests: Any, backend: Any, operator: str, case: str,
+             engine: Optional[str]) -> Optional[Outcome]:
     """None where the engine is one of other operators."""
     from .onnx_backend import OtherStage
 
@@ -90,7 +93,8 @@ def _run_one(tests, backend, operator: str, case: str, engine: Optional[str]) ->
         f"{stage} by {by}" for stage, by in backend.last.engines.items()))
 
 
-def run(device: str = "cpu", engine: Optional[str] = None, operators=OPERATORS) -> list[Outcome]:
+def run(device: str = "cpu", engine: Optional[str] = None,
+        operators: Sequence[str] = OPERATORS) -> list[Outcome]:
     """Every test of these operators, under the engine that is chosen and under each that can be
     forced; or under `engine` alone."""
     with warnings.catch_warnings():
@@ -124,10 +128,10 @@ def run(device: str = "cpu", engine: Optional[str] = None, operators=OPERATORS) 
 
 # ---- the report ---------------------------------------------------------------------------------
 
-def summary(outcomes: list[Outcome]) -> dict:
+def summary(outcomes: list[Outcome]) -> dict[str, Any]:
     """Counts by operator and engine, and in all: `cases` that the engine of the library's choice
     passed, of `total`."""
-    operators: dict[str, dict] = {}
+    operators: dict[str, dict[str, Any]] = {}
     for one in outcomes:
         entry = operators.setdefault(one.operator, {"cases": set(), "engines": {}, "missing": ""})
         entry["cases"].add(one.case)
@@ -151,7 +155,7 @@ def summary(outcomes: list[Outcome]) -> dict:
         "runs": sum(one.state == "passed" for one in outcomes)}
 
 
-def _rows(counts: dict):
+def _rows(counts: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for operator, entry in counts["operators"].items():
         if not entry["engines"]:
             yield operator, str(entry["cases"]), "missing", "", "", ""
@@ -160,12 +164,12 @@ def _rows(counts: dict):
                    str(numbers["refused"]), str(numbers["failed"]))
 
 
-def _print_table(counts: dict, title: str) -> None:
+def _print_table(counts: dict[str, Any], title: str) -> None:
     heads = ("operator", "cases", "engine", "passed", "refused", "failed")
     _report.table(title, heads, _rows(counts), ("operator", "engine"))
 
 
-def _closing_line(counts: dict) -> str:
+def _closing_line(counts: dict[str, Any]) -> str:
     line = (f"{counts['passed']} of {counts['total']} node tests passed "
             f"({counts['runs']} runs under engines)")
     for state in ("failed", "refused", "missing"):
@@ -185,7 +189,7 @@ def run_golden(device: str = "cpu") -> list[_golden.Outcome]:
     return outcomes
 
 
-def _golden_suite(arguments, report: dict) -> bool:
+def _golden_suite(arguments: argparse.Namespace, report: dict[str, Any]) -> bool:
     """Runs the golden cases into the report; whether all is well."""
     if not arguments.device.startswith("cpu"):
         report["suites"]["golden"] = {"passed": 0, "failed": 0, "skipped": len(_golden.names()),
@@ -203,7 +207,7 @@ def _golden_suite(arguments, report: dict) -> bool:
     return bool(outcomes) and not failed
 
 
-def _node_suite(arguments, report: dict) -> bool:
+def _node_suite(arguments: argparse.Namespace, report: dict[str, Any]) -> bool:
     """Runs the node tests into the report; whether all is well."""
     import onnx
 
@@ -228,21 +232,21 @@ def _node_suite(arguments, report: dict) -> bool:
     return good and (counts["missing"] == 0 or not arguments.complete)
 
 
-def _wanted_suites(arguments) -> tuple[str, ...]:
+def _wanted_suites(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The suites that are meant: with an engine or operators, node tests alone."""
     if arguments.suite:
         return (arguments.suite,)
     return ("node",) if arguments.engine or arguments.operator else SUITES
 
 
-def main(arguments) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """The command `verify`; 0 where nothing failed."""
     wanted = _wanted_suites(arguments)
     has_onnx = importlib.util.find_spec("onnx") is not None
     if wanted == ("node",) and not has_onnx:
         print("verify: needs the package onnx: pip install 'attn_c[test]'", file=sys.stderr)
         return 2
-    report: dict = {"device": arguments.device, "suites": {}}
+    report: dict[str, Any] = {"device": arguments.device, "suites": {}}
     good = True
     try:
         if "golden" in wanted:

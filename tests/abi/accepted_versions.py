@@ -1,0 +1,105 @@
+"""The accepted versions of the ABI: abi/versions/<major.minor>, with the headers of that version and
+a client program that was compiled from them.
+
+Every client must run against the library that is built. The version of the present headers is
+among them, and until 1.0 `./dev abi-accept` may rewrite it; all others, and from 1.0 on that one
+too, never change.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import abi_facts
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+INCLUDE = ROOT / "include"
+VERSIONS = ROOT / "abi" / "versions"
+CLIENT = Path(__file__).with_name("short_client.c")
+HEADERS = abi_facts.HEADERS
+
+
+def version_of(compiler, include):
+    """The (major, minor) that headers say."""
+    facts = dict(line.split(" ", 1) for line in abi_facts.constants(compiler, include))
+    number = int(facts["ATTN_ABI_VERSION"].split(")")[-2].rstrip("u"), 16)
+    return number >> 16, number & 0xFFFF
+
+
+def facts_of(compiler, include):
+    """What a client relies on, of the headers alone."""
+    return {"declarations": abi_facts.declarations(compiler, include),
+            "layout": abi_facts.layouts(compiler, include),
+            "constants": abi_facts.constants(compiler, include)}
+
+
+def accept(compiler):
+    """Rewrites the folder of the present version; the folder. Released versions stay."""
+    major, minor = version_of(compiler, INCLUDE)
+    folder = VERSIONS / f"{major}.{minor}"
+    if folder.exists():
+        if facts_of(compiler, folder) == facts_of(compiler, INCLUDE):
+            return folder
+        if major > 0:
+            sys.exit(f"ABI {major}.{minor} was released: a change needs the next minor number")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in HEADERS:
+        shutil.copy(INCLUDE / name, folder / name)
+    shutil.copy(CLIENT, folder / "client.c")
+    return folder
+
+
+def run_client(folder, library, compiler, work):
+    """Builds a version's client from its own headers and runs it; what is wrong, or nothing."""
+    program = Path(work) / folder.name
+    built = subprocess.run(
+        [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", str(folder),
+         str(folder / "client.c"), library, f"-Wl,-rpath,{Path(library).parent}", "-lm", "-o",
+         str(program)], text=True, capture_output=True, check=False)
+    if built.returncode != 0:
+        return f"its client does not link to the library that is built: {built.stderr}"
+    done = subprocess.run([program], text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        return f"its client fails with {done.returncode}: {done.stdout}{done.stderr}"
+    return ""
+
+
+def check_present(compiler):
+    """Complaints about the folder of the present version."""
+    major, minor = version_of(compiler, INCLUDE)
+    folder = VERSIONS / f"{major}.{minor}"
+    if not folder.exists():
+        yield f"ABI {major}.{minor} has no folder in abi/versions: ./dev abi-accept"
+        return
+    there, present = facts_of(compiler, folder), facts_of(compiler, INCLUDE)
+    for name, lines in present.items():
+        for line in sorted(set(there[name]) ^ set(lines)):
+            where = "only in the headers" if line in lines else "no longer in the headers"
+            yield f"ABI {major}.{minor}, {name}: {where}: {line}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--compiler", default="cc")
+    options = parser.parse_args()
+
+    complaints = list(check_present(options.compiler))
+    folders = sorted(path for path in VERSIONS.iterdir() if path.is_dir())
+    with tempfile.TemporaryDirectory() as work:
+        for folder in folders:
+            wrong = run_client(folder, options.library, options.compiler, work)
+            if wrong:
+                complaints.append(f"ABI {folder.name}: {wrong}")
+    for complaint in complaints:
+        print(complaint)
+    print(f"clients of {len(folders)} accepted versions: "
+          + ", ".join(folder.name for folder in folders))
+    return 1 if complaints or not folders else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
