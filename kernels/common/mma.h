@@ -18,12 +18,6 @@ ATTN_DEVICE void ldmatrix_x4_trans(u32 (&r)[4], u32 address) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }
-ATTN_DEVICE void ldmatrix_x2_trans(u32 (&r)[2], u32 address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(address));
-}
-
 // c (16x8 float) += a (16x16) * b (16x8).
 template <int type>
 ATTN_DEVICE void mma_16x8x16(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {

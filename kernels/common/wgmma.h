@@ -78,9 +78,6 @@ ATTN_DEVICE bool named_barrier_or(int id, int threads, bool holds) {
       : "memory");
   return any != 0;
 }
-ATTN_DEVICE void named_barrier_arrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 template <int registers>
 ATTN_DEVICE void registers_up() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));

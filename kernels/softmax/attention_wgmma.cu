@@ -57,6 +57,8 @@ ATTN_DEVICE void load_query(const AttentionParams& p, const Tile& tile, u32 quer
                             int warpgroup) {
   const int lane = threadIdx.x & 31, warp = (threadIdx.x & 127) >> 5, thread = threadIdx.x & 127;
   const int first = warpgroup * 64, rows = min_of(64, tile.rows - first);
+  // Results of the tile before stand in the same rows until every warp has written its own out.
+  named_barrier(1 + warpgroup, 128);
   const u16* base = (const u16*)p.query.data + tile.b * p.query.batch + tile.h * p.query.head +
                     (first_query(tile) + tile.m0 + first) * p.query.row;
   if (kQueryTransform && p.query_transform.in_pieces) {

@@ -92,7 +92,9 @@ ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slo
     __syncwarp();
     if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barriers->tile_free[slot]));
   }
-  // Every block has drawn its last tile before it counts itself as ended.
+  // Every block has drawn its last tile before it counts itself as ended: the fence keeps the two
+  // counters in that order.
+  if (leads) __threadfence();
   if (leads && atomicInc(&p.counters[1], gridDim.x - 1) == gridDim.x - 1) {
     atomicExch(&p.counters[0], 0);
   }

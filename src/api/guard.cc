@@ -30,12 +30,15 @@ void report_success(attn_error* error) noexcept {
 }
 
 void report_failure(attn_error* error, attn_status status, std::string_view subject,
-                    std::string_view message) noexcept {
+                    std::string_view message, const NativeError& native) noexcept {
   const size_t size = writable_size(error);
   if (size == 0) return;
   attn_error filled{};
   filled.struct_size = static_cast<uint32_t>(size);
   filled.status = status;
+  filled.native_code = native.code;
+  filled.native_domain = native.domain;
+  if (native.sticky) filled.flags |= ATTN_ERROR_STICKY;
 
   const size_t room = size > kMessage ? std::min(size, sizeof filled) - kMessage : 0;
   bool whole = room > 0;

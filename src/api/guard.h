@@ -58,7 +58,7 @@ void report_success(attn_error* error) noexcept;
 // Fills the caller's error as far as its struct_size goes: "<subject>: <message>", cut at a
 // character's end, with ATTN_ERROR_TRUNCATED if it did not fit.
 void report_failure(attn_error* error, attn_status status, std::string_view subject,
-                    std::string_view message) noexcept;
+                    std::string_view message, const NativeError& native = {}) noexcept;
 
 // Runs the body of an exported function, under the library's floating-point modes: attributes are
 // rounded and bounds compared there too, which must neither depend on the caller's modes nor trap.
@@ -78,7 +78,7 @@ attn_status guard(attn_error* error, Body&& body) noexcept {
     return ATTN_OK;
   } catch (const Error& failure) {
     status = failure.status();
-    report_failure(error, status, subject.view(), failure.message());
+    report_failure(error, status, subject.view(), failure.message(), failure.native());
   } catch (const std::bad_alloc&) {
     status = ATTN_OUT_OF_MEMORY;
     report_failure(error, status, subject.view(), "not enough host memory");

@@ -21,8 +21,8 @@ void append_number(std::string& out, double value) { append_chars(out, value); }
 
 }  // namespace detail
 
-void throw_error(attn_status status, std::string message) {
-  throw Error(status, std::move(message));
+void throw_error(attn_status status, std::string message, NativeError native) {
+  throw Error(status, std::move(message), native);
 }
 
 }  // namespace attn

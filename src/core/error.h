@@ -11,15 +11,25 @@
 
 namespace attn {
 
+// The code of a library or of the system that an error comes from.
+struct NativeError {
+  int64_t code = 0;
+  uint32_t domain = ATTN_DOMAIN_NONE;
+  bool sticky = false;  // the device context is lost
+};
+
 class Error : public std::exception {
  public:
-  Error(attn_status status, std::string message) : status_(status), message_(std::move(message)) {}
+  Error(attn_status status, std::string message, NativeError native = {})
+      : status_(status), native_(native), message_(std::move(message)) {}
   attn_status status() const { return status_; }
+  const NativeError& native() const { return native_; }
   const std::string& message() const { return message_; }
   const char* what() const noexcept override { return message_.c_str(); }
 
  private:
   attn_status status_;
+  NativeError native_;
   std::string message_;
 };
 
@@ -50,7 +60,7 @@ std::string cat(const Parts&... parts) {
   return out;
 }
 
-[[noreturn]] void throw_error(attn_status status, std::string message);
+[[noreturn]] void throw_error(attn_status status, std::string message, NativeError native = {});
 
 template <class... Parts>
 [[noreturn]] void fail_argument(const Parts&... parts) {

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "cuda/cuda_session.h"
+#include "cuda/launch_params.h"
 
 namespace attn::cuda {
 namespace {
@@ -70,10 +71,7 @@ bool all_aligned(const AttentionProblem& problem) {
 }
 
 std::vector<std::string> softmax_definitions(const AttentionSpec& spec) {
-  const int type = spec.type == kFloat16    ? attnk::kTypeFloat16
-                   : spec.type == kBfloat16 ? attnk::kTypeBfloat16
-                                            : attnk::kTypeFloat32;
-  return {cat("ATTN_TYPE=", type),
+  return {cat("ATTN_TYPE=", type_number(spec.type)),
           cat("HEAD_SIZE=", spec.head_size),
           cat("V_HEAD_SIZE=", spec.v_head_size),
           cat("MASK_KIND=", static_cast<int>(spec.mask)),
@@ -143,7 +141,7 @@ int float32_blocks(const AttentionSpec& spec, const Tile& t, const DeviceTraits&
 
 // What the decode engine takes: its rows fill few tiles.
 bool has_few_rows(const AttentionProblem& problem) {
-  return problem.query_rows <= 8 && problem.query_rows * group_of(problem.spec) <= 64;
+  return problem.query_rows <= kDecodeQueries && problem.query_rows * group_of(problem.spec) <= 64;
 }
 
 class PrefillEngine : public AttentionEngine {
@@ -381,7 +379,7 @@ class SplitDecode final : public AttentionEngine {
                        const DeviceTraits& device, bool batch_invariant) const override {
     int64_t blocks = kWaves * device.multiprocessors;
     if (batch_invariant) {
-      const int64_t rows = std::min<int64_t>(range.query_rows, 8) * group_of(spec);
+      const int64_t rows = std::min<int64_t>(range.query_rows, kDecodeQueries) * group_of(spec);
       const int64_t splits =
           std::max(kFewParts, device.multiprocessors / std::max<int64_t>(spec.kv_heads, 1));
       blocks = range.batch * spec.kv_heads * divide_up(rows, decode_rows(spec)) * splits;

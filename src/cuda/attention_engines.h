@@ -11,6 +11,9 @@
 
 namespace attn::cuda {
 
+// Query rows that the decode engine takes, of each head.
+inline constexpr int64_t kDecodeQueries = 8;
+
 // What one launch of an attention kernel needs beyond its parameters.
 struct LaunchShape {
   int64_t blocks = 0;

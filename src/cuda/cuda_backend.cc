@@ -26,8 +26,15 @@ Capture capture_of(const Driver& driver, CUstream stream) {
   int status = kCaptureStatusNone;
   unsigned long long id = 0;
   Capture capture;
-  check(driver, driver.StreamGetCaptureInfo(stream, &status, &id, &capture.graph, nullptr, nullptr),
-        "cuStreamGetCaptureInfo");
+  const CUresult result =
+      driver.StreamGetCaptureInfo(stream, &status, &id, &capture.graph, nullptr, nullptr);
+  if (result == kCudaStreamCaptureImplicit) {
+    throw_error(ATTN_CAPTURE,
+                "the legacy default stream cannot be used while another stream captures in global "
+                "mode: execute on a stream of your own",
+                native_error(result));
+  }
+  check(driver, result, "cuStreamGetCaptureInfo");
   capture.active = status == kCaptureStatusActive;
   return capture;
 }

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/packed_lengths.h"
 #include "cuda/host_lengths.h"
+#include "cuda/launch_params.h"
 #include "cuda/linear_attention_engines.h"
 #include "cuda/row_operators.h"
 
@@ -42,12 +43,6 @@ void check_engine_name(const std::string& name) {
                 known);
 }
 
-int type_number(DType type) {
-  return type == kFloat16    ? attnk::kTypeFloat16
-         : type == kBfloat16 ? attnk::kTypeBfloat16
-                             : attnk::kTypeFloat32;
-}
-
 // Past rows that move as the cache grows in its own memory: they wait in scratch for the update.
 size_t moved_bytes(const KvUpdateSpec& spec, const ShapeRange& range) {
   int64_t channels = 0;
@@ -72,9 +67,25 @@ bool common_refusal(const Lowering& call, std::string* reason) {
   return false;
 }
 
-std::vector<EngineVerdict> judge(const CudaContext& context, const AttentionSpec& spec,
-                                 const PlanRequest& request,
+// Where a sequence is cut as it asks for itself, a large batch may need more merges at once than a
+// session has counters for: the reason, empty where it does not.
+std::string many_merges(const CudaContext& context, const AttentionEngine& engine,
+                        const AttentionProblem& problem, const ShapeRange& range) {
+  AttentionProblem largest = problem;
+  largest.batch = range.batch;
+  largest.query_rows = std::min<int64_t>(range.query_rows, kDecodeQueries);
+  largest.max_total = range.total;
+  const LaunchShape shape = engine.shape(largest, context, true);
+  const int64_t units = shape.blocks / std::max<int64_t>(shape.splits, 1);
+  if (shape.splits <= 1 || units <= kCounters) return {};
+  return cat("a batch of ", range.batch, " needs ", units, " merges at once for results that do ",
+             "not depend on the batch; there are ", kCounters);
+}
+
+std::vector<EngineVerdict> judge(const CudaContext& context, const AttentionProblem& problem,
+                                 const ShapeRange& range, const PlanRequest& request,
                                  std::vector<const AttentionEngine*>* chosen) {
+  const AttentionSpec& spec = problem.spec;
   const bool forced = is_attention_name(request.engine);
   std::vector<EngineVerdict> verdicts;
   for (const AttentionEngine* engine : attention_engines()) {
@@ -83,9 +94,14 @@ std::vector<EngineVerdict> judge(const CudaContext& context, const AttentionSpec
     if (forced && request.engine != verdict.engine) {
       verdict.reason = cat(request.engine, " is forced");
     } else if (engine->supports(spec, context, &verdict.reason)) {
-      verdict.supported = true;
-      verdict.reason = engine->summary(spec, context);
-      chosen->push_back(engine);
+      if (request.batch_invariant) {
+        verdict.reason = many_merges(context, *engine, problem, range);
+      }
+      verdict.supported = verdict.reason.empty();
+      if (verdict.supported) {
+        verdict.reason = engine->summary(spec, context);
+        chosen->push_back(engine);
+      }
     }
     verdicts.push_back(std::move(verdict));
   }
@@ -177,7 +193,8 @@ bool can_plan(const CudaContext& context, const Lowering& call, const PlanReques
   if (common_refusal(call, reason)) return false;
   if (!call.attention) return true;
   std::vector<const AttentionEngine*> chosen;
-  const auto verdicts = judge(context, call.attention->spec, request, &chosen);
+  const ShapeRange range = {call.batch, call.attention->query_rows, call.attention->max_total};
+  const auto verdicts = judge(context, *call.attention, range, request, &chosen);
   if (chosen.empty()) *reason = refusals(verdicts);
   return !chosen.empty();
 }
@@ -210,7 +227,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   StageReport attention;
   if (call.attention) {
     attention.stage = "attention";
-    attention.considered = judge(context, call.attention->spec, request, &chosen);
+    attention.considered = judge(context, *call.attention, range, request, &chosen);
     if (chosen.empty()) throw_error(ATTN_UNSUPPORTED, refusals(attention.considered));
     const auto takes = std::find_if(chosen.begin(), chosen.end(), [&](const AttentionEngine* one) {
       return one->accepts(*call.attention);

@@ -31,7 +31,10 @@ class CudaSession final : public BackendSession {
   FaultReport poll_faults() override;
   void clear_faults(void* stream) override;
   uint64_t scratch_bytes() const override { return scratch_ ? scratch_->bytes() : 0; }
-  void trim() override { drop_scratch(); }
+  void trim() override {
+    drop_scratch();
+    list_->drain();
+  }
 
   // Scratch of at least `bytes`; grown (not while `capturing`: throws CAPTURE) and never moved
   // while a graph holds it.

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -55,7 +57,8 @@ std::unique_ptr<Driver> open_driver(const std::string& option) {
     unavailable(cat(library.path(), " is no CUDA driver: it lacks cuInit or cuDriverGetVersion"));
   }
   if (CUresult result = version(&driver->version); result != kCudaSuccess) {
-    unavailable(failed_start("cuDriverGetVersion", library, result));
+    throw_error(ATTN_UNAVAILABLE, failed_start("cuDriverGetVersion", library, result),
+                native_error(result));
   }
   if (get == nullptr || driver->version < kMinimumDriverVersion) {
     unavailable(cat("the CUDA driver at ", library.path(), " serves CUDA ",
@@ -63,7 +66,7 @@ std::unique_ptr<Driver> open_driver(const std::string& option) {
                     version_text(kMinimumDriverVersion), " or later: update the NVIDIA driver"));
   }
   if (CUresult result = initialise(0); result != kCudaSuccess) {
-    unavailable(failed_start("cuInit", library, result));
+    throw_error(ATTN_UNAVAILABLE, failed_start("cuInit", library, result), native_error(result));
   }
   std::string missing;
 #define X(name, symbol, version, parameters)                                              \
@@ -115,10 +118,19 @@ std::string error_text(const Driver& driver, CUresult result, const char* call) 
              words ? words : "");
 }
 
+NativeError native_error(CUresult result) {
+  // What a kernel did wrong leaves its context unusable: illegal addresses, asserts, launch failures
+  // and hardware errors (cuda.h).
+  constexpr CUresult kSticky[] = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 720};
+  const bool sticky =
+      std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
+  return {result, ATTN_DOMAIN_CUDA, sticky};
+}
+
 void check(const Driver& driver, CUresult result, const char* call) {
   if (result == kCudaSuccess) return;
   throw_error(result == kCudaOutOfMemory ? ATTN_OUT_OF_MEMORY : ATTN_DEVICE,
-              error_text(driver, result, call));
+              error_text(driver, result, call), native_error(result));
 }
 
 }  // namespace attn::cuda

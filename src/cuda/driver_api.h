@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "core/error.h"
 #include "cuda/shared_library.h"
 
 namespace attn::cuda {
@@ -55,12 +56,12 @@ inline constexpr int kLaunchProgrammaticStreamSerialization = 6;
 
 inline constexpr CUresult kCudaSuccess = 0;
 inline constexpr CUresult kCudaOutOfMemory = 2;
-inline constexpr CUresult kCudaDeinitialized = 4;
 inline constexpr CUresult kCudaNoDevice = 100;
 inline constexpr CUresult kCudaInvalidImage = 200;
 inline constexpr CUresult kCudaInvalidContext = 201;
 inline constexpr CUresult kCudaNoBinaryForGpu = 209;
 inline constexpr CUresult kCudaInvalidHandle = 400;
+inline constexpr CUresult kCudaStreamCaptureImplicit = 906;
 
 // Values of CUdevice_attribute, CUfunction_attribute, CUpointer_attribute and flags.
 enum : int {
@@ -156,6 +157,9 @@ struct Driver {
 
 // "call failed: NAME (code), the driver's words".
 std::string error_text(const Driver& driver, CUresult result, const char* call);
+
+// A driver's code as errors carry it.
+NativeError native_error(CUresult result);
 
 // Throws a DEVICE error (OUT_OF_MEMORY for that code) that names call, code and the driver's words.
 void check(const Driver& driver, CUresult result, const char* call);

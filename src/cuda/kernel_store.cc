@@ -1,6 +1,7 @@
 #include "cuda/kernel_store.h"
 
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -51,11 +52,15 @@ CompiledKernel compile_kernel(const Nvrtc& nvrtc, const std::string& target,
   return nvrtc.compile(variant.source, text, headers, target, variant.definitions, line_info);
 }
 
-void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blocks,
-                   unsigned threads, CUstream stream, void** arguments, bool overlap) {
+void check_blocks(int64_t blocks) {
   if (blocks > kMaxBlocks) {
     fail_unsupported("the call needs ", blocks, " blocks, above the device's ", kMaxBlocks);
   }
+}
+
+void launch_kernel(const Driver& driver, const LoadedKernel& kernel, int64_t blocks,
+                   unsigned threads, CUstream stream, void** arguments, bool overlap) {
+  check_blocks(blocks);
   CUlaunchAttribute attribute{};
   attribute.id = kLaunchProgrammaticStreamSerialization;
   attribute.value.programmatic_stream_serialization = 1;
@@ -151,7 +156,8 @@ const KernelStore::Library& KernelStore::library(const KernelVariant& variant) {
       if (result == kCudaInvalidImage || result == kCudaNoBinaryForGpu) {
         throw_error(ATTN_DEVICE,
                     cat(error_text(context_.driver, result, "cuLibraryLoadData"), "; ",
-                        refused_cubin(context_.driver, library.origin, library.compiler)));
+                        refused_cubin(context_.driver, library.origin, library.compiler)),
+                    native_error(result));
       }
       check(context_.driver, result, "cuLibraryLoadData");
       code_->add(library.handle);
@@ -197,19 +203,25 @@ const LoadedKernel* KernelStore::get(const KernelVariant& variant) {
 
 void KernelStore::prefetch(std::span<const KernelVariant> variants) {
   if (variants.size() < 2) return;
-  std::vector<std::thread> threads;
-  threads.reserve(variants.size());
   std::vector<std::exception_ptr> errors(variants.size());
-  for (size_t i = 0; i < variants.size(); ++i) {
-    threads.emplace_back([&, i] {
+  const auto compile = [&](size_t i) {
+    try {
+      library(variants[i]);
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;  // joined whatever happens
+    threads.reserve(variants.size());
+    for (size_t i = 0; i < variants.size(); ++i) {
       try {
-        library(variants[i]);
-      } catch (...) {
-        errors[i] = std::current_exception();
+        threads.emplace_back(compile, i);
+      } catch (const std::system_error&) {  // the process may have no more threads
+        compile(i);
       }
-    });
+    }
   }
-  for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }

@@ -29,6 +29,9 @@ struct LoadedKernel {
   std::string origin;  // "pack", "disk cache" or "NVRTC"
 };
 
+// Throws UNSUPPORTED where a grid is larger than devices take.
+void check_blocks(int64_t blocks);
+
 // Launches one-dimensional grids. `arguments` points to one pointer a kernel parameter. `overlap`:
 // may begin while the kernel before it in the stream ends (the kernel itself waits for its
 // results).

@@ -7,7 +7,6 @@
 #include "core/lengths.h"
 
 namespace attn::cuda {
-namespace {
 
 int type_number(DType type) {
   if (type == kFloat16) return attnk::kTypeFloat16;
@@ -15,6 +14,12 @@ int type_number(DType type) {
   if (type == kBool) return attnk::kTypeBool;
   return attnk::kTypeFloat32;
 }
+
+attnk::View kernel_view(const View4& v) {
+  return {v.data, v.batch, v.head, v.row, v.channel, v.rows};
+}
+
+namespace {
 
 bool is_on_16_bytes(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
 
@@ -33,8 +38,6 @@ bool in_pieces(const RowTransformSpec& spec, const RowTransform& t, DType type) 
          t.cos_row * bytes % 16 == 0 && t.sin_row * bytes % 16 == 0 && is_on_16_bytes(t.cos) &&
          is_on_16_bytes(t.sin);
 }
-
-attnk::View view(const View4& v) { return {v.data, v.batch, v.head, v.row, v.channel, v.rows}; }
 
 attnk::TransformParams transform(const RowTransformSpec& spec, const RowTransform& t, DType type) {
   attnk::TransformParams out{};
@@ -65,9 +68,9 @@ attnk::CacheParams cache(const CacheUpdateSpec& spec, const CacheUpdate& update,
                          DType type) {
   const auto bytes = static_cast<int64_t>(size_of(type));
   attnk::CacheParams out{};
-  out.source = view(update.source);
-  out.past = view(update.past);
-  out.present = view(update.present);
+  out.source = kernel_view(update.source);
+  out.past = kernel_view(update.past);
+  out.present = kernel_view(update.present);
   out.transform = transform(spec.transform, update.transform, type);
   out.active = spec.active;
   out.has_past = spec.has_past;
@@ -135,8 +138,8 @@ void fill_packed(const Lengths& lengths, const AttentionProblem& problem,
   out.key_tokens = lengths.key_tokens;
   out.most_queries = lengths.query_rows;
   out.most_keys = lengths.most_keys;
-  out.output = view(problem.output);
-  out.lse = view(problem.log_sum_exp);
+  out.output = kernel_view(problem.output);
+  out.lse = kernel_view(problem.log_sum_exp);
   out.heads = problem.spec.q_heads;
   out.channels = problem.spec.v_head_size;
   out.has_lse = problem.spec.log_sum_exp;
@@ -151,14 +154,14 @@ void fill_kv_update(const KvUpdateProblem& problem, attnk::KvUpdateParams& out) 
 
 void fill_attention(const AttentionProblem& problem, attnk::AttentionParams& out) {
   const AttentionSpec& spec = problem.spec;
-  out.query = view(problem.query);
-  out.key = view(problem.key);
-  out.value = view(problem.value);
-  out.key_fresh = view(problem.key_fresh);
-  out.value_fresh = view(problem.value_fresh);
-  out.output = view(problem.output);
-  out.scores = view(problem.scores);
-  out.lse = view(problem.log_sum_exp);
+  out.query = kernel_view(problem.query);
+  out.key = kernel_view(problem.key);
+  out.value = kernel_view(problem.value);
+  out.key_fresh = kernel_view(problem.key_fresh);
+  out.value_fresh = kernel_view(problem.value_fresh);
+  out.output = kernel_view(problem.output);
+  out.scores = kernel_view(problem.scores);
+  out.lse = kernel_view(problem.log_sum_exp);
   out.query_transform = transform(spec.query_transform, problem.query_transform, spec.type);
   out.key_transform = transform(spec.key_transform, problem.key_transform, spec.type);
   out.mask = problem.mask;

@@ -122,8 +122,11 @@ CompiledKernel Nvrtc::compile(const std::string& name, const std::string& source
                     header_texts.data(), header_names.data());
   if (result != 0) {
     throw_error(ATTN_COMPILE,
-                cat("kernel ", name, ": nvrtcCreateProgram failed: ", GetErrorString(result)));
+                cat("kernel ", name, ": nvrtcCreateProgram failed: ", GetErrorString(result)),
+                {result, ATTN_DOMAIN_NVRTC});
   }
+  const auto destroy = [this](nvrtcProgram* made) { DestroyProgram(made); };
+  const std::unique_ptr<nvrtcProgram, decltype(destroy)> destroyed(&program, destroy);
   // The two flags about the process: do not raise its stack limit, do not open the driver for a
   // cache of NVRTC's own.
   std::vector<std::string> options = {"--gpu-architecture=" + architecture, "--std=c++20",
@@ -156,7 +159,6 @@ CompiledKernel Nvrtc::compile(const std::string& name, const std::string& source
     out.cubin.resize(size);
     result = GetCUBIN(program, out.cubin.data());
   }
-  DestroyProgram(&program);
   if (result != 0 || size == 0) {
     throw_error(ATTN_COMPILE,
                 cat("kernel ", name, " for ", architecture, ", NVRTC ", version_text(), " at ",
@@ -164,7 +166,8 @@ CompiledKernel Nvrtc::compile(const std::string& name, const std::string& source
                     result != 0 ? cat(" failed: ", GetErrorString(result))
                                 : std::string(" gave an empty cubin: this NVRTC makes none for "
                                               "the architecture"),
-                    out.log.empty() ? "" : "\n", out.log));
+                    out.log.empty() ? "" : "\n", out.log),
+                {result, result != 0 ? ATTN_DOMAIN_NVRTC : ATTN_DOMAIN_NONE});
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include "common/row_params.h"
 #include "core/error.h"
 #include "cuda/device_read.h"
+#include "cuda/launch_params.h"
 
 namespace attn::cuda {
 namespace {
@@ -33,15 +34,6 @@ attnk::RowGrid grid_of(int64_t batch, int64_t rows, int64_t units, int multiproc
 }
 
 // ---- rotary -------------------------------------------------------------------------------------
-
-int type_number(DType type) {
-  if (type == kFloat16) return attnk::kTypeFloat16;
-  return type == kBfloat16 ? attnk::kTypeBfloat16 : attnk::kTypeFloat32;
-}
-
-attnk::View rows_view(const View4& v) {
-  return {v.data, v.batch, v.head, v.row, v.channel, v.rows};
-}
 
 attnk::TransformParams tables(const RowTransformSpec& spec, const RowTransform& t) {
   attnk::TransformParams out{};
@@ -84,8 +76,8 @@ int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
 attnk::RotaryParams rotary_params(const CudaContext& context, const RotaryProblem& problem) {
   const RotarySpec& spec = problem.spec;
   attnk::RotaryParams out{};
-  out.input = rows_view(problem.input);
-  out.output = rows_view(problem.output);
+  out.input = kernel_view(problem.input);
+  out.output = kernel_view(problem.output);
   out.transform = tables(spec.transform, problem.transform);
   out.cos_batch = problem.cos_batch;
   out.sin_batch = problem.sin_batch;

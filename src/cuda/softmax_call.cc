@@ -83,6 +83,7 @@ class SoftmaxCall {
       choice_ = &choose(plan_, *call_.attention);
       shape_ = choice_->engine->shape(*call_.attention, context_, plan_.batch_invariant);
       check_counters(*call_.attention, shape_);
+      check_blocks(shape_.blocks);  // before the update appends
     }
     Lengths lengths = call_.lengths;
     if (plan_.store_lengths != nullptr && call_.batch > 0) {

@@ -89,6 +89,30 @@ TEST_F(CudaContexts, ExecuteMakesNoCallButLaunchesOfWhatIsKnownToBeEager) {
   EXPECT_EQ(calls(), (Calls{"cuLaunchKernelEx", "cuLaunchKernelEx"}));
 }
 
+TEST_F(CudaContexts, TrimFreesScratchAtOnce) {
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  const int before = driver().device_memory;
+  ASSERT_TRUE(step.execute().ok());
+  ASSERT_GT(driver().device_memory, before) << "the call took no scratch";
+  const Outcome trimmed = outcome_of(
+      [&](attn_error* error) { return attn_context_trim(step.context(), error); });
+  ASSERT_TRUE(trimmed.ok()) << trimmed.message;
+  EXPECT_EQ(driver().device_memory, before);
+  EXPECT_TRUE(step.execute().ok());
+}
+
+TEST_F(CudaContexts, ALegacyStreamBesideACaptureIsRefusedAsOne) {
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  driver().fail_call = "cuStreamGetCaptureInfo";
+  driver().fail_code = 906;
+  const Outcome outcome = step.execute();
+  EXPECT_EQ(outcome.status, ATTN_CAPTURE) << outcome.message;
+  EXPECT_NE(outcome.message.find("global mode"), std::string::npos) << outcome.message;
+  EXPECT_EQ(outcome.native_code, 906);
+}
+
 TEST_F(CudaContexts, ExecuteAsksForTheContextAndTheCaptureAlone) {
   const CurrentContext current(0);
   Step step(CudaOptions{});

@@ -74,6 +74,8 @@ void fail_each_call() {
             << outcome.status;
         EXPECT_NE(outcome.message.find(name), std::string::npos) << outcome.message;
         EXPECT_NE(outcome.message.find("999"), std::string::npos) << outcome.message;
+        EXPECT_EQ(outcome.native_code, 999);
+        EXPECT_EQ(outcome.native_domain, ATTN_DOMAIN_CUDA);
       }
       if (outcome.ok() && name == "cuCtxPushCurrent") {
         // In a destructor: memory of a context that cannot be entered is lost with it.
@@ -114,6 +116,19 @@ TEST(DriverFailure, OutOfMemoryIsToldAsSuch) {
   }
   driver().fail_call = nullptr;
   EXPECT_EQ(driver().balance(), 0);
+}
+
+TEST(DriverFailure, ALostContextIsSaidToBeSticky) {
+  for (const int code : {700, 999}) {
+    reset_fakes();
+    driver().fail_code = code;
+    driver().fail_call = "cuLaunchKernelEx";
+    const Outcome outcome = run_all();
+    EXPECT_EQ(outcome.status, ATTN_DEVICE) << outcome.message;
+    EXPECT_EQ(outcome.native_code, code);
+    EXPECT_EQ((outcome.flags & ATTN_ERROR_STICKY) != 0, code == 700);
+    driver().fail_call = nullptr;
+  }
 }
 
 // A driver that ended before the library did, as when a process ends.

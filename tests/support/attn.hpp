@@ -16,6 +16,8 @@ namespace attn::test {
 struct Outcome {
   attn_status status = ATTN_OK;
   std::string message;
+  int64_t native_code = 0;
+  uint32_t native_domain = ATTN_DOMAIN_NONE, flags = 0;
   bool ok() const { return status == ATTN_OK; }
 };
 
@@ -25,7 +27,11 @@ Outcome outcome_of(Call&& call) {
   attn_error error = ATTN_ERROR_INIT;
   Outcome outcome;
   outcome.status = call(&error);
-  if (outcome.status != ATTN_OK) outcome.message = error.message;
+  if (outcome.status == ATTN_OK) return outcome;
+  outcome.message = error.message;
+  outcome.native_code = error.native_code;
+  outcome.native_domain = error.native_domain;
+  outcome.flags = error.flags;
   return outcome;
 }
 
