@@ -145,8 +145,8 @@ def test_rotation_in_bfloat16(ctx):
 
 @pytest.mark.parametrize("index", [-1, -9])
 def test_a_circular_index_below_zero(ctx, index):
-    """Row numbers count modulo the rows of the cache (docs/operators/tensor_scatter.md); ONNX Runtime
-    takes indices from 0 on alone, beyond the rows too."""
+    """Row numbers count modulo the rows of the cache (docs/operators/tensor_scatter.md); ONNX
+    Runtime takes indices from 0 on alone, beyond the rows too."""
     inputs = {"past_cache": np.zeros((1, 1, 8, 2), np.float32),
               "update": np.ones((1, 1, 3, 2), np.float32), "write_indices": np.array([index])}
     attributes = {"mode": "circular", "axis": 2}
