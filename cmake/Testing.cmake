@@ -8,6 +8,8 @@
 #   attn_add_pytest(NAME LABELS label... PATHS path... [NEEDS module...])
 #   attn_add_golden(LANGUAGE COMMAND command... [ENVIRONMENT variable=value...])
 #     the golden cases (docs/golden-cases.md) by one language's runner, which gets their folder
+#   attn_add_guide(LANGUAGE PAGE [BUILD "command line"...] [RUN "command line"] [ENVIRONMENT ...])
+#     the programs of a guide (tests/tools/run_guide.py)
 set(ATTN_TEST_RESULTS "${PROJECT_BINARY_DIR}/results")
 file(MAKE_DIRECTORY "${ATTN_TEST_RESULTS}")
 set(ATTN_TEST_TIMEOUT 1200)
@@ -94,4 +96,20 @@ function(attn_add_golden language)
     COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/golden/run_golden.py"
       --language ${language} --cases "${ATTN_GOLDEN_CASES}" --work "${ATTN_GOLDEN_WORK}"
       --junit "${ATTN_TEST_RESULTS}/golden.${language}.xml" -- ${program} ${ARG_COMMAND})
+endfunction()
+
+function(attn_add_guide language page)
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "" "RUN" "BUILD;ENVIRONMENT")
+  set(commands "")
+  foreach(command IN LISTS ARG_BUILD)
+    list(APPEND commands "--build=${command}")
+  endforeach()
+  if(ARG_RUN)
+    list(APPEND commands "--run=${ARG_RUN}")
+  endif()
+  attn_add_script_test(guide.${page} LABELS examples bindings
+    ENVIRONMENT ${ARG_ENVIRONMENT}
+    COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/tools/run_guide.py"
+      --guide "${PROJECT_SOURCE_DIR}/docs/${page}.md" --language ${language}
+      --work "${CMAKE_CURRENT_BINARY_DIR}/guide_${page}" ${commands})
 endfunction()

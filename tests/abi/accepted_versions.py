@@ -1,5 +1,5 @@
-"""The accepted versions of the ABI: abi/versions/<major.minor>, with the headers of that version and
-a client program that was compiled from them.
+"""The accepted versions of the ABI: abi/versions/<major.minor>, with the headers of that version
+and a client program that was compiled from them.
 
 Every client must run against the library that is built. The version of the present headers is
 among them, and until 1.0 `./dev abi-accept` may rewrite it; all others, and from 1.0 on that one

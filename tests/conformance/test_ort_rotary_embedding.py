@@ -123,3 +123,35 @@ def test_tensor_scatter(ctx, seed):
     cache = inputs["past_cache"].copy()
     op(out={"present_cache": cache}, **dict(inputs, past_cache=cache))
     assert np.array_equal(cache, theirs), f"seed {seed}, in place: {attributes}"
+
+
+# ---- known differences, each with what decides --------------------------------------------------
+
+
+def test_rotation_in_bfloat16(ctx):
+    """The standard lists bfloat16; ONNX Runtime has no kernel. float64 decides."""
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="bfloat16 arrays need ml_dtypes")
+    rng = np.random.default_rng(1)
+    angle = rng.uniform(0, 6.28, (2, 5, 8))
+    inputs = {name: array.astype(ml_dtypes.bfloat16) for name, array in (
+        ("X", rng.standard_normal((2, 3, 5, 16))), ("cos_cache", np.cos(angle)),
+        ("sin_cache", np.sin(angle)))}
+    ours = ctx.op("", "RotaryEmbedding", 23)(**inputs).Y
+    want = rotated({"interleaved": 0}, inputs)
+    assert np.abs(ours.astype(np.float64) - want).max() <= 2 ** -8 * np.abs(want).max()
+    with pytest.raises(Exception, match="NOT_IMPLEMENTED"):
+        peer(ROTARY, {}, inputs)
+
+
+@pytest.mark.parametrize("index", [-1, -9])
+def test_a_circular_index_below_zero(ctx, index):
+    """Row numbers count modulo the rows of the cache (docs/operators/tensor_scatter.md); ONNX
+    Runtime takes indices from 0 on alone, beyond the rows too."""
+    inputs = {"past_cache": np.zeros((1, 1, 8, 2), np.float32),
+              "update": np.ones((1, 1, 3, 2), np.float32), "write_indices": np.array([index])}
+    attributes = {"mode": "circular", "axis": 2}
+    op = ctx.op("", "TensorScatter", 24, **attributes)
+    above = {**inputs, "write_indices": np.array([index + 16])}
+    assert np.array_equal(op(**inputs).present_cache, peer(SCATTER, attributes, above))
+    with pytest.raises(Exception, match="TensorScatter"):
+        peer(SCATTER, attributes, inputs)

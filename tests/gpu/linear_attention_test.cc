@@ -26,6 +26,7 @@ constexpr int kMostFailures = 5;
 
 std::vector<Mirror::NamedTensor> tensors_of(LinearCase& c) {
   std::vector<Mirror::NamedTensor> tensors;
+  tensors.reserve(c.in.size() + c.out.size());
   for (uint32_t slot = 0; slot < c.in.size(); ++slot) {
     tensors.push_back({&c.in[slot], "input " + std::to_string(slot)});
   }

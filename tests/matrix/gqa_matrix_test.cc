@@ -18,7 +18,7 @@ MatrixSeeds& seeds() {
   return instance;
 }
 const testing::Environment* const kTotals =
-    testing::AddGlobalTestEnvironment(new MatrixTotals({seeds}));
+    testing::AddGlobalTestEnvironment(new MatrixTotals(seeds));
 
 class GqaMatrix : public testing::TestWithParam<int> {};
 

@@ -17,7 +17,7 @@ MatrixSeeds& seeds() {
   return instance;
 }
 const testing::Environment* const kTotals =
-    testing::AddGlobalTestEnvironment(new MatrixTotals({seeds}));
+    testing::AddGlobalTestEnvironment(new MatrixTotals(seeds));
 
 class LinearMatrix : public testing::TestWithParam<int> {};
 

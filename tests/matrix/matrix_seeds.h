@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "matrix/matrix.h"
 
@@ -48,6 +48,7 @@ class MatrixSeeds {
   void finish() const {
     matrix_.print_counts(std::cout);
     if (testing::GTEST_FLAG(filter) != "*") return;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): the tests' threads have ended
     const char* shards = std::getenv("GTEST_TOTAL_SHARDS");
     const int64_t parts = shards != nullptr ? std::strtoll(shards, nullptr, 10) : 1;
     for (const auto& [engine, count] : matrix_.counts()) {
@@ -66,8 +67,9 @@ class MatrixSeeds {
 // Says where rotating seeds begin, and finishes the operators' seeds when all tests have run.
 class MatrixTotals : public testing::Environment {
  public:
-  // `seeds` make their MatrixSeeds when they are first called.
-  explicit MatrixTotals(std::vector<MatrixSeeds& (*)()> seeds) : seeds_(std::move(seeds)) {}
+  using Seeds = MatrixSeeds& (*)();
+  // Functions that make their MatrixSeeds when they are first called.
+  explicit MatrixTotals(Seeds first, Seeds second = nullptr) noexcept : seeds_{first, second} {}
 
   void SetUp() override {
     report_crashes();
@@ -75,11 +77,13 @@ class MatrixTotals : public testing::Environment {
               << " (set ATTN_C_TEST_SEED to repeat them)\n";
   }
   void TearDown() override {
-    for (MatrixSeeds& (*seeds)() : seeds_) seeds().finish();
+    for (const Seeds seeds : seeds_) {
+      if (seeds != nullptr) seeds().finish();
+    }
   }
 
  private:
-  std::vector<MatrixSeeds& (*)()> seeds_;
+  std::array<Seeds, 2> seeds_;
 };
 
 }  // namespace attn::matrix

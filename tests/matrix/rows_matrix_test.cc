@@ -24,7 +24,7 @@ MatrixSeeds& scatter() {
   return instance;
 }
 const testing::Environment* const kTotals =
-    testing::AddGlobalTestEnvironment(new MatrixTotals({rotary, scatter}));
+    testing::AddGlobalTestEnvironment(new MatrixTotals(rotary, scatter));
 
 class RowsMatrix : public testing::TestWithParam<int> {};
 

@@ -1,4 +1,5 @@
-"""The blocks of docs/python.md, run from top to bottom as one program."""
+"""The blocks of docs/python.md: those of Python run from top to bottom as one program, those that
+need a GPU stand in the tests for one."""
 
 import pathlib
 import re
@@ -15,3 +16,12 @@ def test_the_blocks_of_the_page_run():
     for block in blocks:
         line = text.count("\n", 0, block.start(1))
         exec(compile("\n" * line + block[1], str(PAGE), "exec"), names)
+
+
+def test_what_needs_a_gpu_stands_in_the_tests():
+    tests = pathlib.Path(__file__).parents[1] / "python_gpu"
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted(tests.glob("*.py")))
+    blocks = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(blocks) >= 2
+    for block in blocks:
+        assert block in sources, block

@@ -47,6 +47,7 @@ TEST(ItemLanes, ThreadsShareTheItems) {
   lanes.reset(kItems, kThreads);
   std::vector<std::vector<int64_t>> taken(kThreads);
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int slot = 0; slot < kThreads; ++slot) {
     threads.emplace_back([&, slot] { taken[static_cast<size_t>(slot)] = taken_by(lanes, slot); });
   }

@@ -187,7 +187,9 @@ class Family:
                                      device=self._like.device)
         if root_of(self._like) == "cupy" and spec.dtype != "bfloat16":
             return sys.modules["cupy"].empty(shape, spec.dtype)
-        if self._on_device or isinstance(self._like, Tensor):
+        # numpy has no DLPack for what is not its own type; the family has, since it gave such.
+        foreign = self._from_dlpack is not None and spec.dtype.startswith(("bfloat16", "float8"))
+        if self._on_device or foreign or isinstance(self._like, Tensor):
             return empty(self._context, shape, spec.dtype, "device")
         return np.empty(shape, numpy_type(spec.dtype))
 
@@ -198,11 +200,7 @@ class Family:
             native.attn_host_stream_synchronize(self._context.handle, stream)
 
     def finish(self, array: Any) -> Any:
-        """What the caller gets of `empty`'s memory once it is filled. numpy keeps what it cannot
-        pass on by DLPack: bfloat16."""
-        if self._from_dlpack is None or (
-                isinstance(array, np.ndarray) and is_extension(array.dtype)):
-            return array
-        if root_of(array) == root_of(self._like):
+        """What the caller gets of `empty`'s memory once it is filled."""
+        if self._from_dlpack is None or root_of(array) == root_of(self._like):
             return array
         return self._from_dlpack(array)
