@@ -1,5 +1,5 @@
-// The producer warpgroup of softmax/attention_wgmma.cu: draws tiles, reads the mask, brings queries,
-// keys and values.
+// The producer warpgroup of softmax/attention_wgmma.cu: draws tiles, reads the mask, brings
+// queries, keys and values.
 #pragma once
 
 #include "softmax/mask_tiles.h"

@@ -1,5 +1,5 @@
-// What the warpgroups of softmax/attention_wgmma.cu share: sizes, barriers, tiles, and copies to shared
-// memory.
+// What the warpgroups of softmax/attention_wgmma.cu share: sizes, barriers, tiles, and copies to
+// shared memory.
 #pragma once
 
 #include "common/device.h"

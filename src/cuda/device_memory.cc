@@ -1,29 +1,30 @@
 #include "cuda/device_memory.h"
 
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "core/error.h"
 
 namespace attn::cuda {
 
-void RetireList::retire(CUdeviceptr memory) {
-  if (memory == 0) return;
+// By destructors: where the list cannot grow, what was to be freed is lost.
+template <class T>
+void RetireList::keep(std::vector<T>& list, T thing) noexcept {
+  if (thing == T{}) return;
   std::lock_guard lock(mutex_);
-  if (!closed_) memory_.push_back(memory);
+  if (closed_) return;
+  try {
+    list.push_back(thing);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
-void RetireList::retire_pinned(void* memory) {
-  if (memory == nullptr) return;
-  std::lock_guard lock(mutex_);
-  if (!closed_) pinned_.push_back(memory);
-}
+void RetireList::retire(CUdeviceptr memory) noexcept { keep(memory_, memory); }
 
-void RetireList::retire_library(CUlibrary library) {
-  if (library == nullptr) return;
-  std::lock_guard lock(mutex_);
-  if (!closed_) libraries_.push_back(library);
-}
+void RetireList::retire_pinned(void* memory) noexcept { keep(pinned_, memory); }
+
+void RetireList::retire_library(CUlibrary library) noexcept { keep(libraries_, library); }
 
 void RetireList::drain() {
   std::vector<CUdeviceptr> memory;

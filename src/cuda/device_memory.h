@@ -17,14 +17,17 @@ namespace attn::cuda {
 class RetireList {
  public:
   explicit RetireList(const CudaContext& context) : context_(&context) {}
-  void retire(CUdeviceptr memory);
-  void retire_pinned(void* memory);
-  void retire_library(CUlibrary library);
+  void retire(CUdeviceptr memory) noexcept;
+  void retire_pinned(void* memory) noexcept;
+  void retire_library(CUlibrary library) noexcept;
   void drain();
   void close();
   const CudaContext& context() const { return *context_; }  // while the back end lives
 
  private:
+  template <class T>
+  void keep(std::vector<T>& list, T thing) noexcept;
+
   const CudaContext* context_;
   bool closed_ = false;
   std::mutex mutex_;

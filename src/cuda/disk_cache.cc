@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -55,6 +57,30 @@ bool read_all(int fd, void* target, size_t bytes) {
   }
   return true;
 }
+
+// A file that grows beyond the process's limit is a failed write, not the signal that would end the
+// process: it is blocked in this thread, and taken if it came.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    sigset_t pending;
+    was_pending_ = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoFileSizeSignal() {
+    const timespec now{};
+    if (!was_pending_) sigtimedwait(&signal_, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
+  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+  bool was_pending_;
+};
 
 bool write_all(int fd, const void* source, size_t bytes) {
   const auto* at = static_cast<const char*>(source);
@@ -175,6 +201,7 @@ DiskCache::Lock DiskCache::lock(const std::string& key, int patience_millisecond
 
 void DiskCache::write(const std::string& key, const std::string& content) const {
   if (!make_folder()) return;
+  const NoFileSizeSignal no_signal;
   std::string temporary = cat(folder_, "/tmp.XXXXXX");
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return;

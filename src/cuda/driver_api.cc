@@ -119,12 +119,11 @@ std::string error_text(const Driver& driver, CUresult result, const char* call) 
 }
 
 NativeError native_error(CUresult result) {
-  // What a kernel did wrong leaves its context unusable: illegal addresses, asserts, launch failures
-  // and hardware errors (cuda.h).
+  // What a kernel did wrong leaves its context unusable: illegal addresses, asserts, launch
+  // failures and hardware errors (cuda.h).
   constexpr CUresult kSticky[] = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 720};
-  const bool sticky =
-      std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
-  return {result, ATTN_DOMAIN_CUDA, sticky};
+  const auto* found = std::find(std::begin(kSticky), std::end(kSticky), result);
+  return {result, ATTN_DOMAIN_CUDA, found != std::end(kSticky)};
 }
 
 void check(const Driver& driver, CUresult result, const char* call) {

@@ -160,7 +160,12 @@ const KernelStore::Library& KernelStore::library(const KernelVariant& variant) {
                     native_error(result));
       }
       check(context_.driver, result, "cuLibraryLoadData");
-      code_->add(library.handle);
+      try {
+        code_->add(library.handle);
+      } catch (...) {
+        context_.driver.LibraryUnload(library.handle);
+        throw;
+      }
       promise.set_value(std::move(library));
     } catch (...) {
       // Those who wait get the same error; later calls try again.

@@ -1,6 +1,8 @@
 // The disk cache: what is damaged or cut is a miss, its size is bounded, processes take turns.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,6 +66,20 @@ int in_child(const std::function<int()>& work) {
   int status = -1;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(DiskCacheTest, ALimitOfFileSizesIsAMissAndNoSignal) {
+  const int result = in_child([this] {
+    const rlimit small{1000, 1000};
+    if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 2;
+    cache().write("key", std::string(100000, 'x'));
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    if (sigismember(&blocked, SIGXFSZ) != 0) return 3;
+    return cache().read("key") == std::nullopt ? 0 : 1;
+  });
+  EXPECT_EQ(result, 0);
+  EXPECT_TRUE(files(".cubin").empty());
 }
 
 TEST_F(DiskCacheTest, GivesBackWhatWasWritten) {
