@@ -1,5 +1,5 @@
-// Where the host has no memory a call says so: each allocation of each call fails in turn, alone and
-// with all that follow. Nothing aborts, nothing is written and nothing stays behind.
+// Where the host has no memory a call says so: each allocation of each call fails in turn, alone
+// and with all that follow. Nothing aborts, nothing is written and nothing stays behind.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
