@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "python.md"
 HEAD = """# The Python package, name by name
 
-Made from the docstrings by `tests/tools/python_reference.py`; the guide is [python.md](../python.md).
+Made from the docstrings by `tests/tools/python_reference.py`; the guide is
+[python.md](../python.md).
 
     {summary}
 """
@@ -104,7 +105,8 @@ def page():
             if inspect.isclass(item):
                 parts += section_of_class(name, item, missing)
             else:
-                parts += [f"### {name}\n", f"**`{name}{signature(item)}`**\n", document(name, item, missing) + "\n"]
+                parts += [f"### {name}\n", f"**`{name}{signature(item)}`**\n",
+                          document(name, item, missing) + "\n"]
     left = set(attn_c.__all__) ^ {name for names in GROUPS.values() for name in names}
     text = "\n".join(parts)
     return re.sub(r"[ \t]+$", "", text, flags=re.M).rstrip() + "\n", missing, sorted(left)
