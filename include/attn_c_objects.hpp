@@ -29,6 +29,7 @@ inline std::vector<attn_device_info> devices() {
   uint32_t count = 0;
   detail::check([&](attn_error* error) { return attn_device_count(&count, error); });
   std::vector<attn_device_info> list;
+  list.reserve(count);
   for (uint32_t index = 0; index < count; ++index) {
     list.push_back(detail::filled<attn_device_info>([&](attn_device_info* info, attn_error* error) {
       return attn_device_get_info(index, info, error);
@@ -55,6 +56,7 @@ inline std::vector<OperatorInfo> operators() {
     });
     const auto slots = [index](uint32_t size, auto get) {
       std::vector<attn_slot_info> found;
+      found.reserve(size);
       for (uint32_t at = 0; at < size; ++at) {
         found.push_back(detail::filled<attn_slot_info>(
             [&](attn_slot_info* info, attn_error* error) { return get(index, at, info, error); }));
@@ -63,6 +65,7 @@ inline std::vector<OperatorInfo> operators() {
     };
     one.inputs = slots(one.info.input_count, attn_operator_get_input);
     one.outputs = slots(one.info.output_count, attn_operator_get_output);
+    one.attributes.reserve(one.info.attribute_count);
     for (uint32_t at = 0; at < one.info.attribute_count; ++at) {
       one.attributes.push_back(
           detail::filled<attn_attribute_info>([&](attn_attribute_info* info, attn_error* error) {
@@ -203,7 +206,7 @@ class Context : public detail::Handle<attn_context, attn_context_release> {
     attn_context* made = create([&](attn_context** context, attn_error* error) {
       return attn_context_create(&desc, context, error);
     });
-    log.release(); /* the context's, from here on */
+    (void)log.release(); /* the context's, from here on */
     return made;
   }
 };

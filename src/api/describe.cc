@@ -1,36 +1,82 @@
 // The JSON text of describe: for people and logs, with a schema number of its own
 // (docs/errors.md lists the fields).
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "api/plan.h"
 
 namespace attn::api {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kSchema = 1;
 
-Json operator_json(const attn_op& op) {
-  Json json;
-  json["domain"] = op.schema().domain;
-  json["type"] = op.schema().type;
-  json["label"] = op.label;
-  return json;
+// Writes members one after the other. A tree of values would not do: where memory is short, taking
+// it down allocates again, out of a destructor. Values alone go through the JSON library.
+class JsonWriter {
+ public:
+  // Begins an object ('{') or a list ('[') as member `name`; null in a list, and for the whole.
+  void begin(const char* name, char bracket) {
+    next(name);
+    text_ += bracket;
+    open_ += bracket == '{' ? '}' : ']';
+    first_ = true;
+  }
+
+  void end() {
+    const char bracket = open_.back();
+    open_.pop_back();
+    if (!first_) new_line();
+    text_ += bracket;
+    first_ = false;
+  }
+
+  // One number, text, truth or null.
+  template <class T>
+  void add(const char* name, const T& value) {
+    next(name);
+    // Labels come from the caller: what is no UTF-8 in them is replaced, not thrown at.
+    text_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  void next(const char* name) {
+    if (!first_) text_ += ',';
+    if (!open_.empty()) new_line();
+    if (name != nullptr) text_.append("\"").append(name).append("\": ");
+    first_ = false;
+  }
+  void new_line() { text_.append("\n").append(2 * open_.size(), ' '); }
+
+  std::string text_;
+  std::string open_;  // the brackets that are still to come
+  bool first_ = true;
+};
+
+void write_operator(JsonWriter& json, const attn_op& op) {
+  json.begin("operator", '{');
+  json.add("domain", op.schema().domain);
+  json.add("type", op.schema().type);
+  json.add("label", op.label);
+  json.end();
 }
 
-Json device_json(const DeviceFacts& facts) {
-  Json json;
-  json["type"] = facts.identity.type == ATTN_DEVICE_CUDA ? "cuda" : "cpu";
-  json["id"] = facts.identity.id;
-  json["name"] = facts.device_name;
-  json["architecture"] = facts.architecture;
+void write_device(JsonWriter& json, const DeviceFacts& facts) {
+  json.begin("device", '{');
+  json.add("type", facts.identity.type == ATTN_DEVICE_CUDA ? "cuda" : "cpu");
+  json.add("id", facts.identity.id);
+  json.add("name", facts.device_name);
+  json.add("architecture", facts.architecture);
   if (facts.identity.type == ATTN_DEVICE_CPU) {
-    json["simd_level"] = facts.simd_level;
-    json["instruction_sets"] = facts.instruction_sets;
-    json["threads"] = facts.thread_count;
+    json.add("simd_level", facts.simd_level);
+    json.begin("instruction_sets", '[');
+    for (const std::string& name : facts.instruction_sets) json.add(nullptr, name);
+    json.end();
+    json.add("threads", facts.thread_count);
   }
-  return json;
+  json.end();
 }
 
 const char* decay_name(DecayForm decay) {
@@ -45,100 +91,113 @@ const char* decay_name(DecayForm decay) {
   return "per key channel";
 }
 
-Json sizes_json(const PlanKey& key) {
-  Json json;
-  json["max_batch"] = key.range.batch;
-  json["max_query_length"] = key.range.query_rows;
-  json["max_total_length"] = key.range.total;
+void write_sizes(JsonWriter& json, const PlanKey& key) {
+  json.begin("sizes", '{');
+  json.add("max_batch", key.range.batch);
+  json.add("max_query_length", key.range.query_rows);
+  json.add("max_total_length", key.range.total);
   if (key.attention.has_value()) {
     const AttentionSpec& spec = *key.attention;
-    json["type"] = name_of(spec.type);
-    json["query_heads"] = spec.q_heads;
-    json["kv_heads"] = spec.kv_heads;
-    json["head_size"] = spec.head_size;
-    json["v_head_size"] = spec.v_head_size;
-    json["scale"] = spec.scale;
-    json["softcap"] = spec.softcap;
-    json["causal"] = spec.causal;
-    json["left_window"] = spec.left_window;
-    json["right_window"] = spec.right_window;
+    json.add("type", name_of(spec.type));
+    json.add("query_heads", spec.q_heads);
+    json.add("kv_heads", spec.kv_heads);
+    json.add("head_size", spec.head_size);
+    json.add("v_head_size", spec.v_head_size);
+    json.add("scale", spec.scale);
+    json.add("softcap", spec.softcap);
+    json.add("causal", spec.causal);
+    json.add("left_window", spec.left_window);
+    json.add("right_window", spec.right_window);
   } else if (key.linear_attention.has_value()) {
     const LinearAttentionSpec& spec = *key.linear_attention;
-    json["type"] = name_of(spec.type);
-    json["state_type"] = name_of(spec.state_type);
-    json["query_heads"] = spec.q_heads;
-    json["key_heads"] = spec.key_heads;
-    json["kv_heads"] = spec.kv_heads;
-    json["head_size"] = spec.head_size;
-    json["v_head_size"] = spec.v_head_size;
-    json["scale"] = spec.scale;
-    json["delta_rule"] = spec.delta;
-    json["decay"] = decay_name(spec.decay);
+    json.add("type", name_of(spec.type));
+    json.add("state_type", name_of(spec.state_type));
+    json.add("query_heads", spec.q_heads);
+    json.add("key_heads", spec.key_heads);
+    json.add("kv_heads", spec.kv_heads);
+    json.add("head_size", spec.head_size);
+    json.add("v_head_size", spec.v_head_size);
+    json.add("scale", spec.scale);
+    json.add("delta_rule", spec.delta);
+    json.add("decay", decay_name(spec.decay));
   } else if (key.rotary.has_value()) {
-    json["type"] = name_of(key.rotary->type);
-    json["heads"] = key.rotary->heads;
-    json["head_size"] = key.rotary->head_size;
-    json["width"] = key.rotary->transform.width;
-    json["interleaved"] = key.rotary->transform.interleaved;
-    json["in_place"] = key.rotary->in_place;
+    json.add("type", name_of(key.rotary->type));
+    json.add("heads", key.rotary->heads);
+    json.add("head_size", key.rotary->head_size);
+    json.add("width", key.rotary->transform.width);
+    json.add("interleaved", key.rotary->transform.interleaved);
+    json.add("in_place", key.rotary->in_place);
   } else if (key.scatter.has_value()) {
-    json["type"] = name_of(key.scatter->type);
-    json["circular"] = key.scatter->circular;
-    json["in_place"] = key.scatter->in_place;
+    json.add("type", name_of(key.scatter->type));
+    json.add("circular", key.scatter->circular);
+    json.add("in_place", key.scatter->in_place);
   } else if (key.kv_update.has_value()) {
-    json["type"] = name_of(key.kv_update->type);
-    json["kv_heads"] = key.kv_update->kv_heads;
-    json["head_size"] = key.kv_update->head_size;
-    json["v_head_size"] = key.kv_update->v_head_size;
+    json.add("type", name_of(key.kv_update->type));
+    json.add("kv_heads", key.kv_update->kv_heads);
+    json.add("head_size", key.kv_update->head_size);
+    json.add("v_head_size", key.kv_update->v_head_size);
   }
   if (key.kv_update.has_value()) {
-    json["key_in_place"] = key.kv_update->key.in_place;
-    json["value_in_place"] = key.kv_update->value.in_place;
+    json.add("key_in_place", key.kv_update->key.in_place);
+    json.add("value_in_place", key.kv_update->value.in_place);
   }
-  return json;
+  json.end();
 }
 
-Json choice_json(const PlanKey& key) {
+void write_choice(JsonWriter& json, const PlanKey& key) {
   const PlanRequest request = request_of(key);
-  Json json;
-  json["engine"] = request.engine.empty() ? Json(nullptr) : Json(request.engine);
-  json["batch_invariant"] = request.batch_invariant;
-  json["allow_tf32"] = request.allow_tf32;
-  json["check_on_host"] = request.check_on_host;
-  return json;
+  json.begin("asked", '{');
+  if (request.engine.empty()) {
+    json.add("engine", nullptr);
+  } else {
+    json.add("engine", request.engine);
+  }
+  json.add("batch_invariant", request.batch_invariant);
+  json.add("allow_tf32", request.allow_tf32);
+  json.add("check_on_host", request.check_on_host);
+  json.end();
 }
 
-Json stage_json(const StageReport& stage) {
-  Json json;
-  json["stage"] = stage.stage;
-  json["engine"] = stage.engine;
-  json["flops"] = stage.flops;
-  json["bytes"] = stage.bytes;
-  json["considered"] = Json::array();
+void write_stage(JsonWriter& json, const StageReport& stage) {
+  json.begin(nullptr, '{');
+  json.add("stage", stage.stage);
+  json.add("engine", stage.engine);
+  json.add("flops", stage.flops);
+  json.add("bytes", stage.bytes);
+  json.begin("considered", '[');
   for (const EngineVerdict& verdict : stage.considered) {
-    json["considered"].push_back(
-        {{"engine", verdict.engine}, {"supported", verdict.supported}, {"reason", verdict.reason}});
+    json.begin(nullptr, '{');
+    json.add("engine", verdict.engine);
+    json.add("supported", verdict.supported);
+    json.add("reason", verdict.reason);
+    json.end();
   }
-  return json;
+  json.end();
+  json.end();
 }
 
 }  // namespace
 
 std::string describe_plan(const attn_op& op, const PlanEntry& entry) {
   const BackendPlan& plan = entry.plan();
-  Json json;
-  json["schema"] = kSchema;
-  json["library"] = ATTN_VERSION_STRING;
-  json["operator"] = operator_json(op);
-  json["device"] = device_json(op.context->facts);
-  json["sizes"] = sizes_json(entry.key());
-  json["asked"] = choice_json(entry.key());
-  json["workspace_bytes"] = plan.workspace_bytes();
-  json["capture"] = {{"supported", plan.capturable()}, {"reason", plan.capture_reason()}};
-  json["stages"] = Json::array();
-  for (const StageReport& stage : plan.report()) json["stages"].push_back(stage_json(stage));
-  // Labels come from the caller: what is no UTF-8 in them is replaced, not thrown at.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  JsonWriter json;
+  json.begin(nullptr, '{');
+  json.add("schema", kSchema);
+  json.add("library", ATTN_VERSION_STRING);
+  write_operator(json, op);
+  write_device(json, op.context->facts);
+  write_sizes(json, entry.key());
+  write_choice(json, entry.key());
+  json.add("workspace_bytes", plan.workspace_bytes());
+  json.begin("capture", '{');
+  json.add("supported", plan.capturable());
+  json.add("reason", plan.capture_reason());
+  json.end();
+  json.begin("stages", '[');
+  for (const StageReport& stage : plan.report()) write_stage(json, stage);
+  json.end();
+  json.end();
+  return json.take();
 }
 
 }  // namespace attn::api

@@ -92,4 +92,40 @@ bool provably_overlap(const Tensor& a, const Tensor& b) {
   return search.solve(0, distance - (size_of(a.type) - 1), distance + (size_of(b.type) - 1));
 }
 
+bool provably_overlaps_itself(const Tensor& tensor) {
+  std::array<Term, kMaxRank> axes;  // with a second element, the finest first
+  size_t count = 0;
+  for (size_t axis = 0; axis < static_cast<size_t>(tensor.rank); ++axis) {
+    if (tensor.shape[axis] <= 1) continue;
+    const __int128 stride = tensor.strides[axis];
+    const Term term = {stride < 0 ? -stride : stride, tensor.shape[axis] - 1};
+    size_t at = count++;
+    for (; at > 0 && axes[at - 1].step > term.step; --at) axes[at] = axes[at - 1];
+    axes[at] = term;
+  }
+  // Where each axis steps over all that the finer ones reach, as in slices, elements are apart.
+  __int128 reach = 0;
+  bool nested = true;
+  for (size_t i = 0; i < count; ++i) {
+    nested = nested && axes[i].step > reach;
+    reach += axes[i].step * axes[i].limit;
+  }
+  if (nested) return false;
+  // Else two indices meet if their differences, times the strides, add up to nothing. Let `first`
+  // be an axis where they differ, by 1 or more, and those before it the axes where they do not;
+  // what the others add, from -limit to limit each, is counted from its least.
+  for (size_t first = 0; first < count; ++first) {
+    Search search;
+    __int128 wanted = -axes[first].step;
+    search.add(axes[first].step, axes[first].limit - 1);
+    for (size_t i = first + 1; i < count; ++i) {
+      search.add(axes[i].step, 2 * axes[i].limit);
+      wanted += axes[i].step * axes[i].limit;
+    }
+    search.finish();
+    if (axes[first].step == 0 || search.solve(0, wanted, wanted)) return true;
+  }
+  return false;
+}
+
 }  // namespace attn::api

@@ -1,4 +1,4 @@
-// Whether two strided tensors have a byte in common.
+// Whether two strided tensors, or two elements of one, have a byte in common.
 #pragma once
 
 #include "core/tensor.h"
@@ -10,5 +10,9 @@ namespace attn::api {
 // whose strides nest, as those of slices, transposes and broadcasts do; for others it gives up
 // after a bounded number of steps and says false. Both must have data and elements.
 bool provably_overlap(const Tensor& a, const Tensor& b);
+
+// True only if two elements of `tensor` lie at one place. As exact as the other search; sizes must
+// be known and not 0, data is not looked at.
+bool provably_overlaps_itself(const Tensor& tensor);
 
 }  // namespace attn::api

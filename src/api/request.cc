@@ -73,6 +73,7 @@ bool infer_output(const attn_op& op, const Arguments& arguments, int position, T
   output.placement =
       op.context->facts.identity.type == ATTN_DEVICE_CUDA ? Placement::kDevice : Placement::kHost;
   output.data = nullptr;
+  check_bytes(op.schema().outputs[static_cast<size_t>(position)].name, output);
   set_row_major_strides(output);
   return missing;
 }

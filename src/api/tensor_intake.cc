@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "api/overlap.h"
 #include "api/struct_io.h"
 #include "core/error.h"
+#include "ops/shape_check.h"
 
 namespace attn::api {
 namespace {
@@ -58,23 +60,6 @@ int64_t element_bytes(DType type) { return std::max<int64_t>(1, size_of(type)); 
 // What the sizes say of a tensor as a whole.
 enum class Filling : uint8_t { kEmpty, kUnknown, kElements };
 
-// Zero sizes are left out: the products of the others appear in strides and offsets too.
-void check_bytes(const char* name, const Tensor& tensor) {
-  int64_t bytes = element_bytes(tensor.type);
-  for (int32_t axis = 0; axis < tensor.rank; ++axis) {
-    const int64_t size = tensor.shape[static_cast<size_t>(axis)];
-    if (size <= 0 || !__builtin_mul_overflow(bytes, size, &bytes)) continue;
-    std::string axes;
-    for (int32_t i = 0; i <= axis; ++i) {
-      if (tensor.shape[static_cast<size_t>(i)] > 1) {
-        axes += cat(axes.empty() ? "" : " * ", "shape[", i, "]");
-      }
-    }
-    fail_argument(name, ": the shape ", shape_text(tensor), " has more bytes than 64 bits count; ",
-                  axes, " is too large for elements of ", element_bytes(tensor.type), " bytes");
-  }
-}
-
 Filling take_shape(const attn_tensor& source, const char* name, Intake intake, Tensor& tensor) {
   if (source.ndim < 0 || source.ndim > kMaxRank) {
     fail_argument(name, ": ndim is ", source.ndim, "; 0 to ", kMaxRank, " are accepted");
@@ -118,6 +103,12 @@ struct Extent {
                 is_output ? "" : ", or set ATTN_TENSOR_BROADCAST if one element is meant for all");
 }
 
+[[noreturn]] void fail_shared_place(const char* name, const Tensor& tensor) {
+  fail_argument(name, ": with the strides ", strides_text(tensor), " elements of the shape ",
+                shape_text(tensor),
+                " share a place; outputs need an element of their own for each index");
+}
+
 Extent take_strides(const attn_tensor& source, const char* name, Intake intake, bool is_output,
                     Filling filling, Tensor& tensor) {
   const bool may_default =
@@ -151,6 +142,7 @@ Extent take_strides(const attn_tensor& source, const char* name, Intake intake, 
   }
   if (filling != Filling::kElements) return Extent();
   if (overflow) fail_argument(name, ": the strides reach further than 64 bits count");
+  if (is_output && !defaults && provably_overlaps_itself(tensor)) fail_shared_place(name, tensor);
   return extent;
 }
 
@@ -201,6 +193,22 @@ void take_memory(const attn_tensor& source, const char* name, Intake intake, Fil
 }
 
 }  // namespace
+
+void check_bytes(const char* name, const Tensor& tensor) {
+  int64_t bytes = element_bytes(tensor.type);
+  for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+    const int64_t size = tensor.shape[static_cast<size_t>(axis)];
+    if (size <= 0 || !__builtin_mul_overflow(bytes, size, &bytes)) continue;
+    std::string axes;
+    for (int32_t i = 0; i <= axis; ++i) {
+      if (tensor.shape[static_cast<size_t>(i)] > 1) {
+        axes += cat(axes.empty() ? "" : " * ", "shape[", i, "]");
+      }
+    }
+    fail_argument(name, ": the shape ", shape_text(tensor), " has more bytes than 64 bits count; ",
+                  axes, " is too large for elements of ", element_bytes(tensor.type), " bytes");
+  }
+}
 
 void set_row_major_strides(Tensor& tensor) {
   int64_t stride = 1;

@@ -38,6 +38,10 @@ struct ByteRange {
 void take_tensor(const attn_tensor* source, const char* name, Intake intake, bool is_output,
                  const DeviceIdentity& device, Tensor& tensor, ByteRange& range);
 
+// Throws INVALID_ARGUMENT for more bytes than 64 bits count. Zero sizes are left out: the products
+// of the others appear in strides and offsets too.
+void check_bytes(const char* name, const Tensor& tensor);
+
 // Row-major strides; 0 to the left of an unknown size. At most kMaxRank axes.
 void set_row_major_strides(Tensor& tensor);
 

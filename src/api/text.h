@@ -10,7 +10,7 @@ namespace attn::api {
 std::string_view utf8_prefix(std::string_view text, size_t bytes);
 
 // Copies as much as fits, always terminated. Returns whether all of it did. A capacity of 0 writes
-// nothing.
+// nothing. Bytes that are no UTF-8 (paths and variables of the environment hold any) become '?'.
 bool copy_text(char* target, size_t capacity, std::string_view text);
 
 template <size_t kCapacity>

@@ -1,5 +1,5 @@
 """Suite `host`: what a call and opening the library cost, by the program host_overhead; and what a
-prepared plan's call costs from C# and Rust, by a program in each, where it can run.
+prepared plan's call costs from Python, and from C# and Rust by a program in each, where it can run.
 """
 
 import json
@@ -40,7 +40,18 @@ def run(attn_c, options, emit):
         rows.append({"case": name, "metric": "time", "unit": "us", "ours": microseconds,
                      "peers": {}, "limit": LIMITS_US[name]})
         emit((name, f"{microseconds:.3f}", f"{LIMITS_US[name]:g}"))
-    return rows + list(_language_rows(options, emit))
+    return [*rows, *_python_rows(attn_c, emit), *_language_rows(options, emit)]
+
+
+def _python_rows(attn_c, emit):
+    """A prepared binding and a prepared plan, called from Python by one thread."""
+    from attn_c import _bench
+
+    for case in _bench.read_cases(_bench.CASES["host"]):
+        for row in _bench.measure(attn_c.Context("cpu", thread_count=1), case, False):
+            name = f"Python, {row['metric'].removeprefix('time, ')}"
+            yield {**row, "case": name, "metric": "time"}
+            emit((name, f"{row['ours']:.3f}", f"{row['limit']:g}"))
 
 
 def _languages(build):

@@ -43,7 +43,7 @@ class GoldenCase {
  public:
   GoldenCase(std::string name, std::string about, std::string domain, std::string type,
              int32_t version);
-  GoldenCase(GoldenCase&&) = default;
+  GoldenCase(GoldenCase&&) noexcept = default;
   GoldenCase(const GoldenCase&) = delete;
 
   // ---- the call ----

@@ -4,6 +4,8 @@
 #include <attn_c.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -89,6 +91,22 @@ bool run_case(const attn_c::Context& context, const char* folder, const char* na
   return true;
 }
 
+// Runs every case of a folder; whether all is right.
+bool run_all(const char* folder) {
+  attn_c::ContextOptions options;
+  options.flags = ATTN_CONTEXT_IGNORE_ENVIRONMENT;
+  const attn_c::Context context(options);
+  char** names = nullptr;
+  const int count = golden_names(folder, &names);
+  int failures = 0;
+  for (int i = 0; i < count; ++i) {
+    if (!run_case(context, folder, names[i])) ++failures;
+    std::free(names[i]);
+  }
+  std::free(names);
+  return count > 0 && failures == 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,16 +114,10 @@ int main(int argc, char** argv) {
     std::printf("usage: golden_cpp FOLDER\n");
     return 2;
   }
-  attn_c::ContextOptions options;
-  options.flags = ATTN_CONTEXT_IGNORE_ENVIRONMENT;
-  const attn_c::Context context(options);
-  char** names = nullptr;
-  const int count = golden_names(argv[1], &names);
-  int failures = 0;
-  for (int i = 0; i < count; ++i) {
-    if (!run_case(context, argv[1], names[i])) ++failures;
-    std::free(names[i]);
+  try {
+    return run_all(argv[1]) ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 1;
   }
-  std::free(names);
-  return count > 0 && failures == 0 ? 0 : 1;
 }

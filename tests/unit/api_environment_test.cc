@@ -107,6 +107,12 @@ TEST_F(ApiEnvironmentTest, ValuesThatCannotBeUnderstood) {
     EXPECT_REFUSED(attn_context_create(nullptr, &context, &error), ATTN_INVALID_ARGUMENT, name);
     unsetenv(name);
   }
+  // The environment holds any bytes, messages hold UTF-8.
+  set("ATTN_C_ENGINE", "st\xffm \xc3\xa4");
+  attn_context* none = nullptr;
+  EXPECT_REFUSED(attn_context_create(nullptr, &none, &error), ATTN_INVALID_ARGUMENT,
+                 "ATTN_C_ENGINE is 'st?m \xc3\xa4', which is no engine");
+  set("ATTN_C_ENGINE", "");
   set("ATTN_C_CACHE_OFF", "1");
   set("ATTN_C_THREAD_COUNT", "");
   attn_context_release(make_api_context());

@@ -163,5 +163,25 @@ TEST(ApiTextTest, Utf8Prefix) {
   }
 }
 
+TEST(ApiTextTest, WhatIsNoUtf8IsReplacedByteForByte) {
+  const auto copied = [](std::string_view text) {
+    char target[64];
+    EXPECT_TRUE(api::copy_text(target, text));
+    return std::string(target);
+  };
+  for (const char* good : {"", "plain", "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "\xed\x9f\xbf",
+                           "\xee\x80\x80", "\xf4\x8f\xbf\xbf", "\xe0\xa0\x80"}) {
+    EXPECT_EQ(copied(good), good);
+  }
+  EXPECT_EQ(copied("\xff/\xfe"), "?/?");
+  EXPECT_EQ(copied("\x80\xbf"), "??");
+  EXPECT_EQ(copied("\xc0\xaf \xc1\xbf"), "?? ??");  // overlong
+  EXPECT_EQ(copied("\xe0\x9f\xbf \xf0\x8f\xbf\xbf"), "??? ????");
+  EXPECT_EQ(copied("\xed\xa0\x80"), "???");                             // a surrogate
+  EXPECT_EQ(copied("\xf4\x90\x80\x80 \xf5\x80\x80\x80"), "???? ????");  // beyond U+10FFFF
+  EXPECT_EQ(copied("\xe2\x82"), "??");                                  // ends too early
+  EXPECT_EQ(copied("\xe2\x82x\xc3\xa4"), "??x\xc3\xa4");
+}
+
 }  // namespace
 }  // namespace attn::test

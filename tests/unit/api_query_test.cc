@@ -190,6 +190,37 @@ TEST_F(ApiTest, InferOutput) {
                  ATTN_INVALID_ARGUMENT, "output is null");
 }
 
+// Inputs may be small and what follows from them more than 64 bits count: no stride can say it.
+TEST_F(ApiTest, InferredOutputsThatNothingHolds) {
+  constexpr int64_t kHeads = 1 << 20;
+  const attn_attribute attributes[] = {api_int("num_heads", kHeads), api_int("kv_num_heads", 1),
+                                       api_int("qk_output", 1)};
+  attn_op* wide = nullptr;
+  ASSERT_OK(create_gqa(context, attributes, nullptr, &wide, &error));
+  int32_t total = INT32_MAX;
+  const attn_tensor query = api_tensor(kApiFloat, {1, 1 << 20, kHeads});
+  const attn_tensor key = api_tensor(kApiFloat, {1, 1 << 20, 1});
+  const attn_tensor seqlens = api_tensor(kApiInt32, {1});
+  const attn_tensor bound = api_tensor(kApiInt32, {}, &total);
+  const attn_arg inputs[] = {
+      {0, 0, &query}, {1, 0, &key}, {2, 0, &key}, {5, 0, &seqlens}, {6, 0, &bound}};
+  const char* words = "output_qk: the shape (1, 1048576, 1048576, 2147483647) has more bytes than";
+  attn_tensor output = ATTN_TENSOR_INIT;
+  EXPECT_REFUSED(attn_op_infer_output(wide, inputs, 5, 3, &output, nullptr, &error),
+                 ATTN_INVALID_ARGUMENT, words);
+  const attn_arg wanted[] = {{3, 0, nullptr}};
+  attn_query_desc question = ATTN_QUERY_DESC_INIT;
+  question.inputs = inputs;
+  question.input_count = 5;
+  question.outputs = wanted;
+  question.output_count = 1;
+  attn_support support = ATTN_SUPPORT_INIT;
+  ASSERT_OK(attn_op_query(wide, &question, &support, &error));
+  EXPECT_EQ(support.status, ATTN_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(support.reason).find(words), std::string::npos) << support.reason;
+  attn_op_release(wide);
+}
+
 // What inference says of an output is what the gate takes for it, unknown sizes included.
 TEST_F(ApiTest, TheGateTakesWhatInferenceGives) {
   for (const bool unknown_batch : {false, true}) {

@@ -108,6 +108,33 @@ TEST_F(ApiTensorTest, ZeroStrides) {
   take(Intake::kExecute, true);
 }
 
+// Two indices of an output may not mean one element, with data or without.
+TEST_F(ApiTensorTest, OutputsWhoseElementsShareAPlace) {
+  for (const int64_t row : {int64_t{1}, int64_t{3}, int64_t{-2}}) {
+    source.strides[1] = row;
+    take();
+    const std::string words =
+        "x: with the strides (12, " + std::to_string(row) +
+        ", 1) elements of the shape (2, 3, 4) share a place; outputs need an element of their own "
+        "for each index";
+    for (const Intake intake : {Intake::kShapes, Intake::kPlan, Intake::kExecute}) {
+      refuse(words, intake, true);
+    }
+    source.data = nullptr;
+    refuse(words, Intake::kShapes, true);
+    source.data = memory + 16;
+  }
+  source.strides[1] = -4;
+  take(Intake::kExecute, true);
+  source.strides[1] = 2;  // 0, 2, 4 and 3, 5, 7
+  source.strides[2] = 3;
+  source.shape[2] = 2;
+  take(Intake::kExecute, true);
+  source.shape[2] = 0;
+  source.strides[1] = 1;
+  take(Intake::kExecute, true);
+}
+
 // A description that was zeroed and got no strides.
 TEST_F(ApiTensorTest, UnstatedStrides) {
   for (int64_t& stride : source.strides) stride = 0;

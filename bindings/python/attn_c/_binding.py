@@ -63,15 +63,18 @@ class Binding:
         self._kept[kind, info.slot] = arguments
 
     def set_input(self, name: str, value: Any) -> None:
-        """Binds another tensor to an input; None unbinds."""
+        """Binds another tensor to an input; None unbinds. A tensor of another shape class needs
+        prepare again, one at another address does not."""
         self._set(native.attn_binding_set_input, "in", self.op.input_info(name), value)
 
     def set_output(self, name: str, value: Any) -> None:
-        """Binds another tensor to an output; None unbinds."""
+        """Binds another tensor to an output; None unbinds. Raises InvalidArgument for a read-only
+        one."""
         self._set(native.attn_binding_set_output, "out", self.op.output_info(name), value)
 
     def prepare(self, **options: Any) -> None:
-        """Finds or makes the plan for what is bound; options as Op.prepare's."""
+        """Finds or makes the plan for what is bound; options as Op.prepare's. Raises Unsupported
+        with the reason of every engine, InvalidArgument for shapes that do not fit."""
         desc = native.attn_prepare_desc()
         fill_prepare_desc(desc, **options)
         native.attn_binding_prepare(self._open_handle, desc)

@@ -99,16 +99,22 @@ class Context:
 
     def op(self, domain: str, type: str, /, version: int = 1, label: Optional[str] = None,
            **attributes: Any) -> Op:
-        """An operator with its attributes, checked once. label: the node's name for messages."""
+        """An operator with its attributes, checked once.
+
+        domain, type, version: as attn_c.operators lists them. label: the node's name for messages.
+        attributes: by the standard's names; ints, floats, texts, sequences of numbers. Raises
+        Unsupported for an operator that there is not, InvalidArgument for an attribute's value.
+        """
         return Op(self, domain, type, version, label, attributes)
 
     def session(self, label: Optional[str] = None) -> "Session":
-        """A new order of executions."""
+        """A new order of executions. label: its name in the texts of faults."""
         return Session(self, label)
 
     @contextlib.contextmanager
     def borrowed_session(self) -> Iterator["Session"]:
-        """A session that nobody else uses meanwhile, from those that earlier calls left."""
+        """A session that nobody else uses meanwhile, from those that earlier calls left; for use in
+        a with statement."""
         try:
             session = self._idle_sessions.pop()
         except IndexError:
@@ -120,7 +126,7 @@ class Context:
 
     @property
     def info(self) -> ContextInfo:
-        """What the context runs on."""
+        """What the context runs on: a ContextInfo."""
         info = native.attn_context_info()
         native.attn_context_get_info(self.handle, info)
         values = {name: getattr(info, name) for name in ContextInfo._fields}
@@ -137,7 +143,11 @@ class Context:
     def empty(self, shape: Sequence[int], dtype: Any = "float32", *,
               kind: str = "device") -> Tensor:
         """Memory with arbitrary content, as a tensor that speaks DLPack; given back with the last
-        reference, on CUDA after the device has ended its work. kind: device, host or pinned."""
+        reference, on CUDA after the device has ended its work.
+
+        shape: any number of sizes up to 8, 0 included. dtype: a name ("bfloat16"), or a type of
+        numpy or another library. kind: device, host or pinned. Raises OutOfMemory.
+        """
         return empty(self, shape, dtype, kind)
 
     def put(self, array: Any, *, kind: str = "device", stream: Any = None) -> Tensor:

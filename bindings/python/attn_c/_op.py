@@ -164,7 +164,7 @@ class Op:
 
     def infer(self, output: str, /, **inputs: Any) -> TensorSpec:
         """Type and shape of an output for these inputs; -1 where a size depends on a value that is
-        not there."""
+        not there. inputs: as query's. Raises InvalidArgument where they do not fit each other."""
         return self._infer(self.input_arguments(inputs), self.output_info(output))[0]
 
     def _infer(self, ins: Arguments, info: SlotInfo) -> tuple[TensorSpec, bool]:
@@ -218,7 +218,11 @@ class Op:
     def bind(self, session: Optional["Session"] = None,
              inputs: Optional[Mapping[str, Any]] = None,
              outputs: Optional[Mapping[str, Any]] = None) -> Binding:
-        """Ties the caller's memory to a session (a new one without)."""
+        """Ties the caller's memory to a session (a new one without).
+
+        inputs, outputs: tensors by the standard's names; an output may be the very tensor of an
+        input, for work in place. Shapes are those of Op.info, which prepare checks.
+        """
         return Binding(self, session or self.context.session(), inputs or {}, outputs or {})
 
     def __call__(self, *, outputs: Optional[Sequence[str]] = None,
