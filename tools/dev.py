@@ -113,8 +113,13 @@ def command_lint(options):
 def command_abi_accept(options):
     dev_setup.set_up()
     build("release", ["attn_c"])
-    return call([PYTHON, "tests/abi/check_abi.py", "--library", BUILD / "release/lib/libattn_c.so",
+    code = call([PYTHON, "tests/abi/check_abi.py", "--library", BUILD / "release/lib/libattn_c.so",
                  "--accept"])
+    # Rust's bindings are made from the same headers, where cargo and libclang are there.
+    dev_setup.set_up_bindings()
+    made = call([PYTHON, "tests/tools/run_cargo.py", "bindings/rust", "run", "-q", "-p", "xtask",
+                 "--", "generate"], CARGO_TARGET_DIR=str(BUILD / "release" / "rust"))
+    return code or (0 if made == 77 else made)
 
 
 def command_kernels_accept(options):

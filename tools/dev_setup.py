@@ -174,14 +174,19 @@ def set_up():
     install_venv()
 
 
+def set_up_bindings():
+    """What the languages other than Python use; none of it is needed."""
+    install_optional("libclang and .NET", BINDING_REQUIREMENTS, "tests of Rust and C#")
+    install_mono()
+    fetch_crates()
+
+
 def set_up_tests():
     """What the tests use on top of the rest."""
     set_up()
     install_optional("NVRTC", KERNEL_REQUIREMENTS, "the tests of the kernels")
-    install_optional("libclang and .NET", BINDING_REQUIREMENTS, "tests of Rust and C#")
     install_optional("weights of models", MODEL_REQUIREMENTS, "the tests of models")
-    install_mono()
-    fetch_crates()
+    set_up_bindings()
 
 
 def set_up_fuzzing():

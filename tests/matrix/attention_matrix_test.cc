@@ -17,8 +17,7 @@ MatrixSeeds& seeds() {
   static MatrixSeeds instance(attention_matrix_options(), kSize);
   return instance;
 }
-const testing::Environment* const kTotals =
-    testing::AddGlobalTestEnvironment(new MatrixTotals(seeds));
+const testing::Environment* const kTotals = add_totals(seeds);
 
 class AttentionMatrix : public testing::TestWithParam<int> {};
 

@@ -17,8 +17,7 @@ MatrixSeeds& seeds() {
   static MatrixSeeds instance(gqa_matrix_options(), kSize);
   return instance;
 }
-const testing::Environment* const kTotals =
-    testing::AddGlobalTestEnvironment(new MatrixTotals(seeds));
+const testing::Environment* const kTotals = add_totals(seeds);
 
 class GqaMatrix : public testing::TestWithParam<int> {};
 

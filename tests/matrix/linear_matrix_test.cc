@@ -16,8 +16,7 @@ MatrixSeeds& seeds() {
   static MatrixSeeds instance(linear_matrix_options(), kSize);
   return instance;
 }
-const testing::Environment* const kTotals =
-    testing::AddGlobalTestEnvironment(new MatrixTotals(seeds));
+const testing::Environment* const kTotals = add_totals(seeds);
 
 class LinearMatrix : public testing::TestWithParam<int> {};
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -85,5 +86,13 @@ class MatrixTotals : public testing::Environment {
  private:
   std::array<Seeds, 2> seeds_;
 };
+
+// Makes the totals and registers them with GoogleTest, which owns them. `MatrixSeeds` are made by
+// the functions when they are first called.
+inline const testing::Environment* add_totals(MatrixTotals::Seeds first,
+                                              MatrixTotals::Seeds second = nullptr) noexcept {
+  auto* totals = new (std::nothrow) MatrixTotals(first, second);
+  return totals == nullptr ? nullptr : testing::AddGlobalTestEnvironment(totals);
+}
 
 }  // namespace attn::matrix

@@ -23,8 +23,7 @@ MatrixSeeds& scatter() {
   static MatrixSeeds instance(scatter_matrix_options(), kSize);
   return instance;
 }
-const testing::Environment* const kTotals =
-    testing::AddGlobalTestEnvironment(new MatrixTotals(rotary, scatter));
+const testing::Environment* const kTotals = add_totals(rotary, scatter);
 
 class RowsMatrix : public testing::TestWithParam<int> {};
 

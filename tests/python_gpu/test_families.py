@@ -28,9 +28,12 @@ def test_cupy(op):
         assert out.present_key is outputs["present_key"]
     stream.synchronize()
     assert_close(cupy.asnumpy(out.output), step.expected())
-    with op.bind(None, *step.on(cupy.asarray)) as binding:
+    inputs, outputs = step.on(cupy.asarray)
+    cupy.cuda.Device().synchronize()
+    with op.bind(None, inputs, outputs) as binding:
         binding.execute(stream, prepare=True)
-    stream.synchronize()
+        stream.synchronize()
+    assert_close(cupy.asnumpy(outputs["output"]), step.expected())
 
 
 def test_jax(op):

@@ -14,6 +14,7 @@ def run_eagerly(op, step, lengths, stream=None):
     """Output and caches of one step on memory of its own."""
     inputs, outputs = step.on(to_torch)
     inputs["seqlens_k"].copy_(torch.tensor(lengths, dtype=torch.int32))
+    torch.cuda.synchronize()  # the inputs are there, whichever stream reads them
     with op.bind(None, inputs, outputs) as binding:
         binding.prepare()
         binding.execute(stream)
