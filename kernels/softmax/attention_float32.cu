@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS)
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   wait_for_previous();
   const TilePlace place = tile_place<kM>(p, blockIdx.x);
-  const i64 b = place.b, h = place.h, hk = h / (p.q_heads / p.kv_heads);
+  const int b = place.b, h = place.h, hk = h / (int)(p.q_heads / p.kv_heads);
   const int m0 = place.m0;
   if (p.last && blockIdx.x == 0 && threadIdx.x == 0) end_call(p.faults, p.record);
   if (!place.live) return;

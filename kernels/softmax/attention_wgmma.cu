@@ -15,7 +15,7 @@
 //   they land; a consumer then orders them before its matrix instructions by a proxy fence.
 // - key_free, value_free: one arrival a consumer warp, after the instructions that read it ended.
 // - tile_full of two slots in turn: one arrival, when the slot's tile is written; query_full: 128,
-//   as the query rows land. tile_free: one arrival a warp of the block, when it needs neither the
+//   as the query rows land. tile_free: one arrival a thread of the block, when it needs neither the
 //   slot nor its query rows any more.
 // Use u of something in n buffers waits for parity (u / n) % 2 of full; whoever refills it waits
 // for parity (u / n - 1) % 2 of free from the second round on. Both sides walk a tile's keys from
@@ -397,7 +397,7 @@ ATTN_DEVICE void consume(const AttentionParams& p, Barriers* barriers, const Til
       use++;
     }
     finish(p, tile, rows, row0, own, warpgroup);
-    release(barriers->tile_free[slot]);
+    barrier_arrive(shared_address(&barriers->tile_free[slot]));
   }
 }
 
@@ -422,7 +422,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < 2; s++) {
       barrier_init(shared_address(&barriers.tile_full[s]), 1);
       barrier_init(shared_address(&barriers.query_full[s]), 128);
-      barrier_init(shared_address(&barriers.tile_free[s]), 4 * (kConsumers + 1));
+      barrier_init(shared_address(&barriers.tile_free[s]), kThreads);
     }
     for (int e = 0; e < kEntries; e++) barrier_init(shared_address(&barriers.entry_full[e]), 128);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -21,7 +21,7 @@ ATTN_DEVICE RowSpan span_of(const AttentionParams& p, const RowLengths& r) {
 
 // The tile that a prefill block treats: query rows from m0 on of head h.
 struct TilePlace {
-  i64 b, h;
+  int b, h;
   int m0;
   bool live;  // false: there are no more tiles
 };
@@ -40,7 +40,7 @@ ATTN_DEVICE u32 packed_tiles(const AttentionParams& p) {
 
 // Tile t of a head, which exists. Sequences without rows share their begin with the next one.
 template <int height>
-ATTN_DEVICE TilePlace packed_place(const AttentionParams& p, i64 h, u32 t) {
+ATTN_DEVICE TilePlace packed_place(const AttentionParams& p, int h, u32 t) {
   int low = 0, high = (int)p.batch;  // the last sequence that begins at t or before
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -61,11 +61,11 @@ ATTN_DEVICE TilePlace tile_place(const AttentionParams& p, u32 index) {
   if constexpr (kPacked) {
     const u32 bound = gridDim.x / (u32)p.q_heads, t = index % bound;
     if (t >= packed_tiles<height>(p)) return {0, 0, 0, false};
-    return packed_place<height>(p, index / bound, t);
+    return packed_place<height>(p, (int)(index / bound), t);
   }
   const u32 tiles = (u32)((p.query_rows + height - 1) / height);
-  const i64 bh = index / tiles;
-  return {bh / p.q_heads, bh % p.q_heads, (int)(tiles - 1 - index % tiles) * height, true};
+  const u32 bh = index / tiles, heads = (u32)p.q_heads;
+  return {(int)(bh / heads), (int)(bh % heads), (int)(tiles - 1 - index % tiles) * height, true};
 }
 
 }  // namespace attnk

@@ -89,8 +89,7 @@ ATTN_DEVICE void produce(const AttentionParams& p, Barriers* barriers, Tile* slo
                                     total);
       copy_arrive(shared_address(&barriers->value_full[stage]));
     }
-    __syncwarp();
-    if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barriers->tile_free[slot]));
+    barrier_arrive(shared_address(&barriers->tile_free[slot]));
   }
   // Every block has drawn its last tile before it counts itself as ended: the fence keeps the two
   // counters in that order.

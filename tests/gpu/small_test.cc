@@ -40,7 +40,8 @@ const Small kSmall[] = {
     {"PromptFloat32", Type::kFloat32, 64, 140, {140, 130, 7}, Cache::kSeparate, -1, false},
     {"ChunkF16", Type::kFloat16, 64, 37, {200, 37, 129}, Cache::kInPlace, -1, false},
     // More tiles than two turns of the multiprocessors take, whose queries the consumers load.
-    {"TurnsBf16", Type::kBfloat16, 128, 70, std::vector<int64_t>(70, 70), Cache::kNone, -1, false},
+    {"TurnsBf16", Type::kBfloat16, 128, 70, std::vector<int64_t>(70, 70), Cache::kSeparate, -1,
+     false},
     {"ChunkFloat32", Type::kFloat32, 64, 37, {200, 37, 129}, Cache::kInPlace},
 };
 
