@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   get_api_function get_api;
-  memcpy(&get_api, &symbol, sizeof get_api);
+  memcpy((void*)&get_api, (const void*)&symbol, sizeof get_api);
   const struct attn_api* api = NULL;
   attn_error error = ATTN_ERROR_INIT;
   attn_context* context = NULL;
