@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   void* symbol = library == NULL ? NULL : dlsym(library, "forged_get_api");
   if (library != NULL && symbol == NULL) symbol = dlsym(library, "attn_get_api");
   if (symbol == NULL) {
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): of one thread */
     printf("no library: %s\n", argc == 3 ? dlerror() : "usage: table_client LIBRARY MINIMUM_ABI");
     return 2;
   }
