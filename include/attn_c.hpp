@@ -267,8 +267,8 @@ class Arguments {
   Arguments(std::initializer_list<std::pair<uint32_t, Tensor>> tensors) {
     for (const auto& [slot, tensor] : tensors) add(slot, tensor);
   }
-  Arguments(Arguments&&) = default;
-  Arguments& operator=(Arguments&&) = default;
+  Arguments(Arguments&&) noexcept = default;
+  Arguments& operator=(Arguments&&) noexcept = default;
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
@@ -294,8 +294,8 @@ class Arguments {
 class Attributes {
  public:
   Attributes() = default;
-  Attributes(Attributes&&) = default;
-  Attributes& operator=(Attributes&&) = default;
+  Attributes(Attributes&&) noexcept = default;
+  Attributes& operator=(Attributes&&) noexcept = default;
   Attributes(const Attributes&) = delete;
   Attributes& operator=(const Attributes&) = delete;
 

@@ -206,7 +206,7 @@ class Context : public detail::Handle<attn_context, attn_context_release> {
     attn_context* made = create([&](attn_context** context, attn_error* error) {
       return attn_context_create(&desc, context, error);
     });
-    (void)log.release(); /* the context's, from here on */
+    [[maybe_unused]] Log* kept = log.release(); /* the context's, from here on */
     return made;
   }
 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static int forges(const char* kind) {
-  const char* asked = getenv("ATTN_FORGE");
+  const char* asked = getenv("ATTN_FORGE"); /* NOLINT(concurrency-mt-unsafe): of one thread */
   return asked != NULL && strcmp(asked, kind) == 0;
 }
 

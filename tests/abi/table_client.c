@@ -18,11 +18,12 @@ int main(int argc, char** argv) {
   void* symbol = library == NULL ? NULL : dlsym(library, "forged_get_api");
   if (library != NULL && symbol == NULL) symbol = dlsym(library, "attn_get_api");
   if (symbol == NULL) {
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): of one thread */
     printf("no library: %s\n", argc == 3 ? dlerror() : "usage: table_client LIBRARY MINIMUM_ABI");
     return 2;
   }
   get_api_function get_api;
-  memcpy(&get_api, &symbol, sizeof get_api);
+  memcpy((void*)&get_api, (const void*)&symbol, sizeof get_api);
   const struct attn_api* api = NULL;
   attn_error error = ATTN_ERROR_INIT;
   attn_context* context = NULL;

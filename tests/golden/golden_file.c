@@ -1,4 +1,3 @@
-#define _POSIX_C_SOURCE 200809L
 #include "golden_file.h"
 
 #include <cjson/cJSON.h>
@@ -15,8 +14,8 @@ static unsigned char* read_file(const char* folder, const char* name, const char
   if (file == NULL) return NULL;
   fseek(file, 0, SEEK_END);
   const long length = ftell(file);
-  rewind(file);
-  unsigned char* data = length < 0 ? NULL : malloc((size_t)length + 1);
+  unsigned char* data =
+      length < 0 || fseek(file, 0, SEEK_SET) != 0 ? NULL : malloc((size_t)length + 1);
   if (data != NULL && fread(data, 1, (size_t)length, file) == (size_t)length) {
     data[length] = 0;
     *size = (size_t)length;
@@ -37,15 +36,16 @@ int golden_names(const char* folder, char*** names) {
   int count = 0;
   *names = NULL;
   if (directory == NULL) return -1;
+  /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of its own */
   for (const struct dirent* entry; (entry = readdir(directory)) != NULL;) {
     const size_t length = strlen(entry->d_name);
     if (length <= 5 || strcmp(entry->d_name + length - 5, ".json") != 0) continue;
-    *names = realloc(*names, ((size_t)count + 1) * sizeof **names);
+    *names = (char**)realloc((void*)*names, ((size_t)count + 1) * sizeof **names);
     (*names)[count] = strdup(entry->d_name);
     (*names)[count++][length - 5] = 0;
   }
   closedir(directory);
-  if (count > 0) qsort(*names, (size_t)count, sizeof **names, compare_names);
+  if (count > 0) qsort((void*)*names, (size_t)count, sizeof **names, compare_names);
   return count;
 }
 

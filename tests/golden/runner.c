@@ -147,7 +147,7 @@ int main(int argc, char** argv) {
     failures += !run_case(context, argv[1], names[i]);
     free(names[i]);
   }
-  free(names);
+  free((void*)names);
   attn_context_release(context);
   return count > 0 && failures == 0 ? 0 : 1;
 }

@@ -2,18 +2,22 @@
  * way: the library's counters return to where they were, and the process does not grow. */
 #include <attn_c.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define ROUNDS 10000
 
 static long long resident_bytes(void) {
-  long long total = 0, resident = 0;
+  char line[256] = "";
   FILE* file = fopen("/proc/self/statm", "r");
   if (file == NULL) return 0;
-  if (fscanf(file, "%lld %lld", &total, &resident) != 2) resident = 0;
+  const char* read = fgets(line, sizeof line, file);
   fclose(file);
-  return resident * sysconf(_SC_PAGESIZE);
+  if (read == NULL) return 0;
+  char* second = NULL; /* pages in all, then those that are resident */
+  strtoll(line, &second, 10);
+  return strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE);
 }
 
 static attn_tensor tensor(void* data, uint8_t code, int32_t rank, int64_t rows, int64_t columns) {

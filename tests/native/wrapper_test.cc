@@ -117,7 +117,9 @@ TEST(WrapperTest, ClaimGateAndInference) {
   const Arguments wrong = {{0, Tensor(attn_c::kFloat64, {-1, -1, 16})},
                            {5, Tensor(attn_c::kInt32, {-1})},
                            {6, Tensor(attn_c::kInt32, {})}};
-  const attn_c::Support refused = op.query(wrong, std::move(Arguments().want(0)));
+  Arguments wanted;
+  wanted.want(0);
+  const attn_c::Support refused = op.query(wrong, wanted);
   EXPECT_FALSE(refused);
   EXPECT_EQ(refused.status, ATTN_INVALID_ARGUMENT);
   EXPECT_NE(refused.reason.find("query"), std::string::npos);
@@ -131,7 +133,7 @@ TEST(WrapperTest, FailuresAreExceptions) {
   const Context context = quiet_context();
   EXPECT_THROW(Op(context, "com.microsoft", "NoSuchOperator", 1), attn_c::Unsupported);
   try {
-    Op(context, "com.microsoft", "GroupQueryAttention", 1, {}, "layer 7");
+    const Op op(context, "com.microsoft", "GroupQueryAttention", 1, {}, "layer 7");
     FAIL() << "a required attribute is absent";
   } catch (const attn_c::InvalidArgument& error) {
     EXPECT_EQ(error.status(), ATTN_INVALID_ARGUMENT);
@@ -159,7 +161,7 @@ TEST(WrapperTest, HandlesMove) {
   Context first = quiet_context();
   attn_context* raw = first.get();
   Context second = std::move(first);
-  EXPECT_FALSE(first);
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): it says that it is empty
   EXPECT_EQ(second.get(), raw);
   Context third;
   EXPECT_FALSE(third);
@@ -195,7 +197,7 @@ TEST(WrapperTest, AttributesOfEveryKind) {
   Attributes list = heads();
   list.set("scale", 0.5).set("k_quant_type", "NONE").set("none", std::vector<int64_t>{1, 2});
   try {
-    Op(context, "com.microsoft", "GroupQueryAttention", 1, list);
+    const Op op(context, "com.microsoft", "GroupQueryAttention", 1, list);
     FAIL() << "an unknown attribute";
   } catch (const attn_c::InvalidArgument& error) {
     EXPECT_NE(std::string(error.what()).find("none"), std::string::npos);
