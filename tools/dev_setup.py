@@ -138,7 +138,9 @@ def install_mono():
 
 def fetch_crates():
     """The crates that bindings/rust/Cargo.lock names, where there is a cargo."""
-    if shutil.which("cargo") is None:
+    # rustup's cargo is there without a toolchain too, and then only says so.
+    if shutil.which("cargo") is None or subprocess.run(
+            ["cargo", "--version"], cwd=RUST, capture_output=True, check=False).returncode != 0:
         return
     lock = hashlib.sha256((RUST / "Cargo.lock").read_bytes()).hexdigest()
     stamp = BUILD / "crates.sha256"

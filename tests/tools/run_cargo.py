@@ -20,9 +20,14 @@ def reason_to_skip(folder, command):
     """Why this machine cannot run the command; empty where it can."""
     if shutil.which("cargo") is None:
         return "cargo is not there"
+    # rustup leaves commands that only say that there is no toolchain.
     component = COMPONENTS.get(command[0])
-    if component and shutil.which(component) is None:
-        return f"{component} is not there"
+    for program in filter(None, ("cargo", component)):
+        if shutil.which(program) is None:
+            return f"{program} is not there"
+        if subprocess.run([program, "--version"], cwd=folder, capture_output=True,
+                          check=False).returncode != 0:
+            return f"{program} does not run here: is there a toolchain?"
     if command[0] == "fmt":
         return ""
     fetched = subprocess.run(["cargo", "fetch", "--locked", "--offline"], cwd=folder, text=True,

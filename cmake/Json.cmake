@@ -1,0 +1,7 @@
+# The headers of JSON for Modern C++, which write what describe gives. Nothing is linked.
+find_path(NLOHMANN_JSON_INCLUDE_DIR nlohmann/json.hpp)
+mark_as_advanced(NLOHMANN_JSON_INCLUDE_DIR)
+if(NOT NLOHMANN_JSON_INCLUDE_DIR)
+  message(FATAL_ERROR "The headers of JSON for Modern C++ are missing (Debian: nlohmann-json3-dev); "
+                      "set NLOHMANN_JSON_INCLUDE_DIR to the folder that holds nlohmann/json.hpp")
+endif()
