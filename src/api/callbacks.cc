@@ -14,6 +14,17 @@ void give_back(void (*release_user)(void*), void* user) noexcept {
   }
 }
 
+const char* kind_text(uint32_t kind) {
+  switch (kind) {
+    case ATTN_MEMORY_DEVICE:
+      return "device";
+    case ATTN_MEMORY_PINNED:
+      return "pinned";
+    default:
+      return "host";
+  }
+}
+
 void check_function(bool present, const char* name) {
   if (!present) fail_argument(name, " is null; this callback struct needs it");
 }
@@ -55,23 +66,28 @@ void Callbacks::take(const attn_context_desc& desc, int32_t environment_log_leve
   }
 }
 
-void* Callbacks::allocate_host(uint64_t bytes, uint64_t alignment) const {
-  void* memory = allocator_.allocate(allocator_.user, ATTN_MEMORY_HOST, bytes, alignment, nullptr);
+void* Callbacks::allocate(uint32_t kind, uint64_t bytes, uint64_t alignment, void* stream) const {
+  void* memory = nullptr;
+  try {
+    memory = allocator_.allocate(allocator_.user, kind, bytes, alignment, stream);
+  } catch (...) {  // it may not throw; what it throws counts as none
+  }
   if (memory == nullptr) {
-    throw_error(ATTN_OUT_OF_MEMORY,
-                cat("the context's allocator gave no host memory of ", bytes, " bytes"));
+    throw_error(ATTN_OUT_OF_MEMORY, cat("the context's allocator gave no ", kind_text(kind),
+                                        " memory of ", bytes, " bytes"));
   }
   if (reinterpret_cast<uintptr_t>(memory) % alignment != 0) {
-    deallocate_host(memory, bytes);
-    fail_argument("the context's allocator gave memory that is not aligned to ", alignment,
-                  " bytes");
+    deallocate(kind, memory, bytes, stream);
+    fail_argument("the context's allocator gave ", kind_text(kind),
+                  " memory that is not aligned to ", alignment, " bytes");
   }
   return memory;
 }
 
-void Callbacks::deallocate_host(void* memory, uint64_t bytes) const noexcept {
+void Callbacks::deallocate(uint32_t kind, void* memory, uint64_t bytes,
+                           void* stream) const noexcept {
   try {
-    allocator_.deallocate(allocator_.user, ATTN_MEMORY_HOST, memory, bytes, nullptr);
+    allocator_.deallocate(allocator_.user, kind, memory, bytes, stream);
   } catch (...) {  // nobody is there to be told
   }
 }

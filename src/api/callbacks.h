@@ -5,15 +5,16 @@
 #include <string_view>
 
 #include "attn_c.h"
+#include "core/host_allocator.h"
 
 namespace attn::api {
 
-class Callbacks {
+class Callbacks final : public HostAllocator {
  public:
   Callbacks() = default;
   Callbacks(const Callbacks&) = delete;
   Callbacks& operator=(const Callbacks&) = delete;
-  ~Callbacks();
+  ~Callbacks() override;
 
   // Copies and checks what the desc names. Throws INVALID_ARGUMENT for a missing function.
   // `environment_log_level` counts where the logger itself says nothing.
@@ -27,10 +28,11 @@ class Callbacks {
   bool has_executor() const { return executor_.parallel_for != nullptr; }
   const attn_executor& executor() const { return executor_; }
 
-  // Host memory of the allocator. Throws OUT_OF_MEMORY where there is none, INVALID_ARGUMENT for
-  // memory that is not aligned as asked.
-  void* allocate_host(uint64_t bytes, uint64_t alignment) const;
-  void deallocate_host(void* memory, uint64_t bytes) const noexcept;
+  // The host's allocator; null where it gave none.
+  const HostAllocator* allocator() const { return has_allocator() ? this : nullptr; }
+  void* allocate(uint32_t kind, uint64_t bytes, uint64_t alignment, void* stream) const override;
+  void deallocate(uint32_t kind, void* memory, uint64_t bytes,
+                  void* stream) const noexcept override;
 
   bool logs(int32_t severity) const {
     return logger_.log != nullptr && severity >= logger_.minimum_severity;

@@ -188,7 +188,9 @@ attn_status attn_context_trim(attn_context* context, attn_error* error) {
       for (attn_session* session : self.sessions) taken.push_back(session->trim_if_idle());
     }
     for (const attn_session::Scratch& scratch : taken) {
-      if (scratch.memory != nullptr) self.callbacks.deallocate_host(scratch.memory, scratch.bytes);
+      if (scratch.memory == nullptr) continue;
+      self.callbacks.deallocate(ATTN_MEMORY_HOST, scratch.memory, scratch.bytes, nullptr);
     }
+    self.backend->reclaim();
   });
 }

@@ -47,7 +47,7 @@ OpenDevice open_cpu(const DeviceOptions& options, const Callbacks& callbacks,
   return result;
 }
 
-OpenDevice open_cuda(const DeviceOptions& options) {
+OpenDevice open_cuda(const DeviceOptions& options, const Callbacks& callbacks) {
   cuda::CudaOptions cuda_options;
   cuda_options.device_id = options.identity.id;
   cuda_options.native_context = options.native_context;
@@ -56,6 +56,7 @@ OpenDevice open_cuda(const DeviceOptions& options) {
   cuda_options.cache_folder = options.cache_folder;
   cuda_options.cache_limit_bytes = options.cache_limit_bytes;
   cuda_options.disk_cache = options.disk_cache;
+  cuda_options.allocator = callbacks.allocator();
 
   OpenDevice result;
   result.facts.identity = options.identity;
@@ -86,7 +87,7 @@ OpenDevice open_device(const DeviceOptions& options, const Callbacks& callbacks,
       result = open_cpu(options, callbacks, stats);
       break;
     case ATTN_DEVICE_CUDA:
-      result = open_cuda(options);
+      result = open_cuda(options, callbacks);
       break;
     default:
       fail_argument("device_type is ", options.identity.type,

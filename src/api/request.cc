@@ -118,6 +118,7 @@ PlanChoice choice_of(const attn_context& context, const attn_prepare_desc& desc)
 
 std::shared_ptr<const PlanEntry> find_or_make_plan(attn_context& context, const std::string& title,
                                                    const Lowering& call, const PlanChoice& choice) {
+  context.backend->reclaim();  // before this thread may hold a place in the cache
   const ShapeRange range = bounds_of(call, choice.range);
   bool made = false;
   const auto make = [&](const PlanKey& key) {

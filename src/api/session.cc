@@ -38,7 +38,8 @@ void* attn_session::allocator_scratch(uint64_t bytes) {
   if (context->facts.identity.type != ATTN_DEVICE_CPU) return nullptr;
   if (bytes <= scratch_.bytes) return scratch_.memory;
   free_scratch();
-  scratch_ = {callbacks.allocate_host(bytes, context->facts.workspace_alignment), bytes};
+  const uint64_t alignment = context->facts.workspace_alignment;
+  scratch_ = {callbacks.allocate(ATTN_MEMORY_HOST, bytes, alignment, nullptr), bytes};
   context->stats.scratch_allocations.fetch_add(1, std::memory_order_relaxed);
   context->stats.scratch_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return scratch_.memory;
@@ -53,7 +54,9 @@ attn_session::Scratch attn_session::take_scratch() {
 
 void attn_session::free_scratch() {
   const Scratch taken = take_scratch();
-  if (taken.memory != nullptr) context->callbacks.deallocate_host(taken.memory, taken.bytes);
+  if (taken.memory != nullptr) {
+    context->callbacks.deallocate(ATTN_MEMORY_HOST, taken.memory, taken.bytes, nullptr);
+  }
 }
 
 using attn::api::checked;
@@ -67,6 +70,7 @@ attn_status attn_session_create(attn_context* context, const attn_session_desc* 
     const attn_session_desc options = attn::api::copy_in_or_default(desc, "desc");
     attn::api::check_flags(options.flags, 0, "desc");
     if (session == nullptr) attn::fail_argument("session is null; it receives the new session");
+    owner.backend->reclaim();
     *session = new attn_session(owner, options.label == nullptr ? "" : options.label);
   });
 }

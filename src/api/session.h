@@ -21,12 +21,12 @@ struct attn_session final : attn::api::Object<attn_session, attn::api::ObjectKin
   };
 
   // Takes the scratch away unless a call is inside. The host's memory is returned, so that its
-  // allocator is not called under a lock.
+  // allocator is not called under a lock; what a device held waits for Backend::reclaim().
   Scratch trim_if_idle();
 
-  // Scratch of at least `bytes` from the context's allocator, kept and grown only; null where the
-  // context has none and on devices: the back end's session then has its own. The session must be
-  // held.
+  // Host memory of at least `bytes` from the context's allocator, kept and grown only; null where
+  // the context has none and on devices: the back end's session then sees to it. The session must
+  // be held.
   void* allocator_scratch(uint64_t bytes);
 
   attn::api::Ref<attn_context> context;

@@ -74,7 +74,8 @@ class BackendSession {
   virtual FaultReport poll_faults() = 0;
   virtual void clear_faults(void* stream) = 0;
   virtual uint64_t scratch_bytes() const = 0;
-  // Gives back scratch that nothing needs any more; called while no execution uses the session.
+  // Lets go of scratch that nothing needs any more; called while no execution uses the session,
+  // under a lock: memory of the host's allocator goes back by Backend::reclaim().
   virtual void trim() {}
 };
 
@@ -99,6 +100,9 @@ class Backend {
   virtual void execute(const BackendPlan& plan, const Lowering& call, BackendSession& session,
                        const Launch& launch) = 0;
   virtual std::vector<std::string> engine_names() const = 0;
+  // Frees what sessions and graphs have let go of. Called where device and host callbacks may be
+  // called: no lock is held.
+  virtual void reclaim() {}
   // Whether work on the stream is recorded instead of run.
   virtual bool is_capturing(void* /*stream*/) const { return false; }
   // Memory, streams and graphs of the device; null where they are the host's own (CPU).

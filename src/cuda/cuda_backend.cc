@@ -63,7 +63,7 @@ class Cuda final : public CudaBackend {
   explicit Cuda(const CudaOptions& options)
       : context_(options),
         nvrtc_path_(options.nvrtc_path),
-        retired_(std::make_shared<RetireList>(context_)),
+        retired_(std::make_shared<RetireList>(context_, options.allocator)),
         kernels_(context_, options, retired_),
         host_help_(make_host_help(context_)) {}
   ~Cuda() override {
@@ -100,6 +100,8 @@ class Cuda final : public CudaBackend {
     return out;
   }
 
+  void reclaim() override { retired_->drain(); }
+
   HostHelp* host_help() override { return host_help_.get(); }
 
   bool is_capturing(void* stream) const override {
@@ -113,7 +115,6 @@ class Cuda final : public CudaBackend {
 
   std::shared_ptr<const BackendPlan> plan(const Lowering& call, const ShapeRange& range,
                                           const PlanRequest& request) override {
-    retired_->drain();
     return make_plan(context_, kernels_, call, range, request);
   }
 
@@ -165,7 +166,9 @@ class Cuda final : public CudaBackend {
 
   CUdeviceptr workspace(const CudaPlan& plan, CudaSession& session, const Launch& request,
                         bool capturing) const {
-    if (request.workspace == nullptr) return session.scratch(plan.workspace, capturing);
+    if (request.workspace == nullptr) {
+      return session.scratch(plan.workspace, static_cast<CUstream>(request.stream), capturing);
+    }
     if (request.workspace_bytes < plan.workspace) {
       fail_argument("workspace has ", request.workspace_bytes, " bytes; this plan needs ",
                     plan.workspace, " (or a null workspace, for scratch of the session)");

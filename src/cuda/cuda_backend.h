@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "core/host_allocator.h"
 
 namespace attn::cuda {
 
@@ -27,6 +28,8 @@ struct CudaOptions {
   std::string cache_folder;  // empty = the default folder
   uint64_t cache_limit_bytes = 0;  // 0 = default
   bool disk_cache = true;
+  const HostAllocator* allocator =
+      nullptr;  // of the context, outlives the back end; null: cuMemAlloc
 };
 
 // The devices of this machine, those that cannot be used included; never empty, so that there is

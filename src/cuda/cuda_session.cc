@@ -22,8 +22,7 @@ void release_held(void* user) { delete static_cast<Held*>(user); }
 CudaSession::CudaSession(std::shared_ptr<RetireList> list, const LoadedKernel* clear_kernel,
                          CudaCounters* counters)
     : list_(std::move(list)), clear_kernel_(clear_kernel), counters_(counters) {
-  list_->drain();
-  state_ = std::make_shared<DeviceBlock>(list_, kStateBytes + kCounters * sizeof(uint32_t), true);
+  state_ = DeviceBlock::zeroed(list_, kStateBytes + kCounters * sizeof(uint32_t));
   pinned_ = std::make_shared<PinnedBlock>(list_, sizeof(attnk::FaultRecord));
 }
 
@@ -50,7 +49,7 @@ void CudaSession::clear_faults(void* stream) {
                 arguments, false);
 }
 
-CUdeviceptr CudaSession::scratch(size_t bytes, bool capturing) {
+CUdeviceptr CudaSession::scratch(size_t bytes, CUstream stream, bool capturing) {
   if (scratch_ && scratch_->bytes() >= bytes) return scratch_->address();
   if (capturing) {
     throw_error(
@@ -59,8 +58,9 @@ CUdeviceptr CudaSession::scratch(size_t bytes, bool capturing) {
             "; scratch does not grow while a stream captures: execute once before "
             "the capture, or give a workspace"));
   }
-  std::shared_ptr<DeviceBlock> grown = std::make_shared<DeviceBlock>(list_, bytes, false);
-  drop_scratch();
+  std::shared_ptr<DeviceBlock> grown = std::make_shared<DeviceBlock>(list_, bytes, stream);
+  const std::shared_ptr<DeviceBlock> old = drop_scratch();
+  if (old.use_count() == 1) old->free_on(stream);
   scratch_ = std::move(grown);
   counters_->scratch_allocations.fetch_add(1, std::memory_order_relaxed);
   counters_->scratch_bytes.fetch_add(scratch_->bytes(), std::memory_order_relaxed);
@@ -68,9 +68,9 @@ CUdeviceptr CudaSession::scratch(size_t bytes, bool capturing) {
 }
 
 // The block itself lives on while graphs hold it.
-void CudaSession::drop_scratch() {
+std::shared_ptr<DeviceBlock> CudaSession::drop_scratch() {
   counters_->scratch_bytes.fetch_sub(scratch_bytes(), std::memory_order_relaxed);
-  scratch_.reset();
+  return std::move(scratch_);
 }
 
 void CudaSession::retain_in(CUgraph graph, std::shared_ptr<LoadedLibraries> code) {

@@ -31,14 +31,11 @@ class CudaSession final : public BackendSession {
   FaultReport poll_faults() override;
   void clear_faults(void* stream) override;
   uint64_t scratch_bytes() const override { return scratch_ ? scratch_->bytes() : 0; }
-  void trim() override {
-    drop_scratch();
-    list_->drain();
-  }
+  void trim() override { drop_scratch(); }
 
-  // Scratch of at least `bytes`; grown (not while `capturing`: throws CAPTURE) and never moved
-  // while a graph holds it.
-  CUdeviceptr scratch(size_t bytes, bool capturing);
+  // Scratch of at least `bytes` for what `stream` runs next; grown (not while `capturing`: throws
+  // CAPTURE) and never moved while a graph holds it.
+  CUdeviceptr scratch(size_t bytes, CUstream stream, bool capturing);
   // Keeps state, scratch and the kernels' code alive for as long as `graph` and what is made of it.
   void retain_in(CUgraph graph, std::shared_ptr<LoadedLibraries> code);
 
@@ -52,7 +49,7 @@ class CudaSession final : public BackendSession {
   uint32_t* counters() const;
 
  private:
-  void drop_scratch();
+  std::shared_ptr<DeviceBlock> drop_scratch();
   std::shared_ptr<RetireList> list_;
   const LoadedKernel* clear_kernel_;
   CudaCounters* counters_;

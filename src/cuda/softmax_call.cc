@@ -51,15 +51,6 @@ bool starts_early(const Lowering& call) {
   return !call.kv_update || (stays(call.kv_update->spec.key) && stays(call.kv_update->spec.value));
 }
 
-// Parts are merged by counters of the session, one for each (sequence, key head, row tile).
-void check_counters(const AttentionProblem& problem, const LaunchShape& shape) {
-  const int64_t units = shape.blocks / std::max<int64_t>(shape.splits, 1);
-  if (shape.splits > 1 && units > kCounters) {
-    fail_unsupported("a batch of ", problem.batch, " needs ", units, " merges at once for results ",
-                     "that do not depend on the batch; there are ", kCounters);
-  }
-}
-
 int64_t rows_to_visit(const CacheUpdateSpec& spec, const CacheUpdate& update, int64_t new_rows) {
   if (!spec.active) return 0;
   return spec.in_place ? new_rows : update.present.rows;
@@ -82,7 +73,6 @@ class SoftmaxCall {
     if (call_.attention && call_.attention->query_rows > 0 && call_.batch > 0) {
       choice_ = &choose(plan_, *call_.attention);
       shape_ = choice_->engine->shape(*call_.attention, context_, plan_.batch_invariant);
-      check_counters(*call_.attention, shape_);
       check_blocks(shape_.blocks);  // before the update appends
     }
     Lengths lengths = call_.lengths;

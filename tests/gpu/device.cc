@@ -56,10 +56,11 @@ Gpu& Gpu::first() {
   return *instance;
 }
 
-Gpu::Gpu(int32_t id) : id_(id) {
+Gpu::Gpu(int32_t id, const attn_allocator* allocator) : id_(id) {
   attn_context_desc desc = ATTN_CONTEXT_DESC_INIT;
   desc.device_type = ATTN_DEVICE_CUDA;
   desc.device_id = id;
+  desc.allocator = allocator;
   const test::Outcome outcome =
       test::create(context_, [&](attn_context** context, attn_error* error) {
         return attn_context_create(&desc, context, error);

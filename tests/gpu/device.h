@@ -42,7 +42,7 @@ class Gpu {
   // The first usable device. Throws where it cannot be opened.
   static Gpu& first();
   // A context of its own on device `id`.
-  explicit Gpu(int32_t id);
+  explicit Gpu(int32_t id, const attn_allocator* allocator = nullptr);
 
  private:
   int32_t id_;

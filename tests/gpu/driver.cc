@@ -40,6 +40,12 @@ Driver open() {
   load(driver.GraphInstantiate, "cuGraphInstantiateWithFlags");
   load(driver.GraphLaunch, "cuGraphLaunch");
   load(driver.GraphExecDestroy, "cuGraphExecDestroy");
+  load(driver.MemAllocAsync, "cuMemAllocAsync");
+  load(driver.MemFreeAsync, "cuMemFreeAsync");
+  load(driver.MemAlloc, "cuMemAlloc_v2");
+  load(driver.MemFree, "cuMemFree_v2");
+  load(driver.MemHostAlloc, "cuMemHostAlloc");
+  load(driver.MemFreeHost, "cuMemFreeHost");
   load(driver.MemsetD8, "cuMemsetD8_v2");
   load(driver.MemGetInfo, "cuMemGetInfo_v2");
   return driver;

@@ -32,6 +32,12 @@ struct Driver {
   Status (*GraphInstantiate)(ExecHandle*, GraphHandle, unsigned long long);
   Status (*GraphLaunch)(ExecHandle, StreamHandle);
   Status (*GraphExecDestroy)(ExecHandle);
+  Status (*MemAllocAsync)(unsigned long long*, size_t, StreamHandle);
+  Status (*MemFreeAsync)(unsigned long long, StreamHandle);
+  Status (*MemAlloc)(unsigned long long*, size_t);
+  Status (*MemFree)(unsigned long long);
+  Status (*MemHostAlloc)(void**, size_t, unsigned);
+  Status (*MemFreeHost)(void*);
   Status (*MemsetD8)(unsigned long long, unsigned char, size_t);
   Status (*MemGetInfo)(size_t*, size_t*);
 

@@ -95,8 +95,7 @@ TEST_F(CudaContexts, TrimFreesScratchAtOnce) {
   const int before = driver().device_memory;
   ASSERT_TRUE(step.execute().ok());
   ASSERT_GT(driver().device_memory, before) << "the call took no scratch";
-  const Outcome trimmed =
-      outcome_of([&](attn_error* error) { return attn_context_trim(step.context(), error); });
+  const Outcome trimmed = step.trim();
   ASSERT_TRUE(trimmed.ok()) << trimmed.message;
   EXPECT_EQ(driver().device_memory, before);
   EXPECT_TRUE(step.execute().ok());

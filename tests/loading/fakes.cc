@@ -117,6 +117,7 @@ Outcome create_cuda_context(Handle<attn_context>& context, const CudaOptions& op
   desc.native_context = options.native_context;
   desc.driver_path = options.driver_path.empty() ? nullptr : options.driver_path.c_str();
   desc.nvrtc_path = options.nvrtc_path.empty() ? nullptr : options.nvrtc_path.c_str();
+  desc.allocator = options.allocator;
   desc.cache_folder = options.cache_folder.empty() ? nullptr : options.cache_folder.c_str();
   return create(context, [&](attn_context** out, attn_error* error) {
     return attn_context_create(&desc, out, error);
@@ -232,6 +233,10 @@ Outcome Step::capture() {
 Outcome Step::clear() {
   return outcome_of(
       [&](attn_error* error) { return attn_session_clear_faults(session_.get(), stream_, error); });
+}
+
+Outcome Step::trim() {
+  return outcome_of([&](attn_error* error) { return attn_context_trim(context_.get(), error); });
 }
 
 std::string Step::describe() const {

@@ -44,6 +44,7 @@ struct CudaOptions {
   std::string nvrtc_path = new_path_to(ATTN_FAKE_NVRTC);
   void* native_context = nullptr;
   std::string cache_folder;  // empty: no disk cache
+  const attn_allocator* allocator = nullptr;
 };
 Outcome create_cuda_context(Handle<attn_context>& context, const CudaOptions& options);
 
@@ -61,6 +62,7 @@ class Step {
   // Captures an execute, launches the graph and releases it; the first failure.
   Outcome capture();
   Outcome clear();
+  Outcome trim();
   attn_context* context() const { return context_.get(); }
   void* stream() const { return stream_; }
   std::string describe() const;
