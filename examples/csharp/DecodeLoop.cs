@@ -156,7 +156,7 @@ static class DecodeLoop {
       Console.WriteLine(kTokens + " tokens, " + words);
       if (!cuda) return null;
       int other = launched.Zip(replayed, (a, b) => a.Equals(b)).Count(same => !same);
-      if (other != 0) return other + " numbers of the replayed steps are not those of launched ones";
+      if (other != 0) return other + " numbers of replayed steps are not those of launched ones";
       Console.WriteLine("replayed steps give the bits of launched ones");
       return null;
     }
