@@ -211,7 +211,7 @@ static partial class Tests {
   public static void CallbacksAreLetGo() {
     foreach (bool fails in new[] { false, true }) {
       WeakReference[] given = null;
-      var thread = new Thread(() => given = Given(fails));  // a stack of its own, which is gone then
+      var thread = new Thread(() => given = Given(fails));  // a stack that is gone then
       thread.Start();
       thread.Join();
       for (int i = 0; i < 10 && given.Any(one => one.IsAlive); ++i) Collect();
