@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import dev_lint
 import dev_setup
@@ -77,6 +79,21 @@ def command_gpu_bench(options):
 def command_wheel(options):
     dev_setup.set_up_tests()  # for NVRTC, which makes the pack
     return wheel(options.pack)
+
+
+def command_nupkg(options):
+    """The C# classes and the library as a NuGet package, in build/dist."""
+    dev_setup.set_up()
+    dev_setup.install_mono()
+    if shutil.which("mcs") is None:
+        raise SetupError("the C# classes need Mono's compiler: apt-get install mono-mcs")
+    build("release", ["attn_c_nupkg"])
+    target = BUILD / "dist"
+    target.mkdir(exist_ok=True)
+    for package in (BUILD / "release" / "nuget").glob("AttnC.*.nupkg"):
+        made = Path(shutil.copy(package, target))
+        say(f"{made.relative_to(ROOT)}: {made.stat().st_size / 2**20:.1f} MiB")
+    return 0
 
 
 def command_fuzz(options):
@@ -178,6 +195,7 @@ def parser():
     gpu.add_argument("--seconds", type=int, default=1800, help="for each suite or tool (1800)")
     add("wheel", command_wheel, "the Python package as a wheel, in build/dist").add_argument(
         "--pack", action="store_true", help="make the pack of ready kernels first (minutes)")
+    add("nupkg", command_nupkg, "the C# classes as a NuGet package, in build/dist")
     fuzz = add("fuzz", command_fuzz, "fuzz the C boundary")
     fuzz.add_argument("seconds", nargs="?", type=int, default=60, help="for each target (60)")
     fuzz.add_argument("--merge", action="store_true", help="then rewrite tests/fuzz/corpus")

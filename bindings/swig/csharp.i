@@ -105,6 +105,20 @@ ATTN_RELEASE(attn_plan)
 ATTN_RELEASE(attn_binding)
 ATTN_RELEASE(attn_host_graph)
 
+/* Callbacks: structs that the classes above lay out, and a task of a parallel loop. */
+%extend attn_context_desc {
+  void set_callbacks(const void* allocator, const void* logger, const void* executor) {
+    $self->allocator = static_cast<const attn_allocator*>(allocator);
+    $self->logger = static_cast<const attn_logger*>(logger);
+    $self->executor = static_cast<const attn_executor*>(executor);
+  }
+}
+%inline %{
+void attn_csharp_run_task(void* task, void* context, int index) {
+  reinterpret_cast<void (*)(void*, int32_t)>(task)(context, index);
+}
+%}
+
 %apply unsigned int* OUTPUT { uint32_t* count, uint32_t* depends_on_value };
 
 /* Text: a buffer, its size, and the bytes that are needed. */

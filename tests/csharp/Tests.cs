@@ -8,7 +8,7 @@ using AttnC;
 
 /// <summary>The classes of AttnC: results, failures, lifetimes, every function behind them. Each
 /// public static method without parameters is a test.</summary>
-static class Tests {
+static partial class Tests {
   private static void Expect(bool condition, string what) {
     if (!condition) throw new Exception("not so: " + what);
   }

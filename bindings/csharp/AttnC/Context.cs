@@ -20,6 +20,15 @@ public sealed class ContextOptions {
   public bool IgnoreEnvironment { get; set; }
   /// <summary>CUDA: a CUcontext; zero is the current one, or the primary one.</summary>
   public IntPtr NativeContext { get; set; }
+  /// <summary>Receives lines of the log, from any thread inside a call, from several at once. What
+  /// it throws is dropped.</summary>
+  public Action<Severity, string> Log { get; set; }
+  /// <summary>The least that is logged; null is what ATTN_C_LOG_LEVEL says, or warnings.</summary>
+  public Severity? MinimumSeverity { get; set; }
+  /// <summary>Gives memory for scratch.</summary>
+  public IAllocator Allocator { get; set; }
+  /// <summary>CPU: runs tasks on threads of the program.</summary>
+  public IExecutor Executor { get; set; }
 }
 
 /// <summary>What a context runs on. What does not apply is empty.</summary>
@@ -98,6 +107,7 @@ public sealed class Context : IDisposable {
   /// <summary>Opens a device; null is the CPU with defaults.</summary>
   public Context(ContextOptions options = null) {
     options = options ?? new ContextOptions();
+    using (var callbacks = new Callbacks(options))
     using (var desc = new attn_context_desc()) {
       desc.device_type = options.CudaDevice.HasValue ? 2 : 1;
       desc.device_id = options.CudaDevice ?? 0;
@@ -110,8 +120,10 @@ public sealed class Context : IDisposable {
       desc.cache_folder = options.CacheFolder;
       desc.cache_limit_bytes = options.CacheLimitBytes;
       desc.native_context = options.NativeContext;
+      callbacks.Set(desc);
       IntPtr made;
       native.attn_context_create(desc, out made);
+      callbacks.GiveAway();
       Handle = new ContextHandle(made);
     }
   }

@@ -1,40 +1,13 @@
 //! Contexts: a device with its options and caches.
 
 use std::ffi::CString;
-use std::os::raw::{c_char, c_void};
+use std::os::raw::c_char;
 
 use attn_c_sys as sys;
 
+use crate::callbacks::Callbacks;
 use crate::error::{check, filled, text_at, Sized32};
-use crate::{Error, Library, Result};
-
-/// How much a line of the log matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(i32)]
-pub enum Severity {
-    /// For those who look for a defect.
-    Debug = 1,
-    /// What was done.
-    Info = 2,
-    /// What may be unwanted.
-    Warning = 3,
-    /// What went wrong.
-    Error = 4,
-}
-
-impl Severity {
-    fn from_code(code: i32) -> Self {
-        match code {
-            1 => Severity::Debug,
-            2 => Severity::Info,
-            3 => Severity::Warning,
-            _ => Severity::Error,
-        }
-    }
-}
-
-/// Receives lines of the log, from any thread inside a call.
-pub type Log = Box<dyn Fn(Severity, &str) + Send + Sync>;
+use crate::{Allocator, Error, Executor, Library, Log, Result, Severity};
 
 /// Options of a context. What is left out is the default.
 #[derive(Default)]
@@ -63,6 +36,10 @@ pub struct ContextOptions {
     pub log: Option<Log>,
     /// Warnings, where it is left out.
     pub minimum_severity: Option<Severity>,
+    /// Gives memory for scratch.
+    pub allocator: Option<Box<dyn Allocator>>,
+    /// CPU: runs tasks on threads of the program.
+    pub executor: Option<Box<dyn Executor>>,
 }
 
 /// What a context runs on. What does not apply is empty.
@@ -116,23 +93,6 @@ pub(crate) fn pointer(text: &Option<CString>) -> *const c_char {
     text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
 }
 
-/// # Safety
-/// `user` is a `Log` in a box, `text` a terminated text.
-unsafe extern "C" fn log_line(user: *mut c_void, severity: i32, text: *const c_char) {
-    // SAFETY: as above.
-    let (log, line) = unsafe { (&*user.cast::<Log>(), text_at(text)) };
-    // A panic must not cross the C frames of the library.
-    let call = std::panic::AssertUnwindSafe(|| log(Severity::from_code(severity), &line));
-    let _ = std::panic::catch_unwind(call);
-}
-
-/// # Safety
-/// `user` is a `Log` in a box that nobody uses any more.
-unsafe extern "C" fn release_log(user: *mut c_void) {
-    // SAFETY: as above.
-    drop(unsafe { Box::from_raw(user.cast::<Log>()) });
-}
-
 impl Context {
     /// The CPU with defaults.
     pub fn cpu(library: Library) -> Result<Self> {
@@ -166,25 +126,18 @@ impl Context {
         desc.nvrtc_path = pointer(&nvrtc);
         desc.cache_folder = pointer(&folder);
         desc.cache_limit_bytes = options.cache_limit_bytes;
-        let mut logger = sys::attn_logger::init();
-        let log = options.log.map(|log| Box::into_raw(Box::new(log)));
-        if let Some(log) = log {
-            logger.minimum_severity =
-                options.minimum_severity.map_or(0, |severity| severity as i32);
-            logger.user = log.cast();
-            logger.release_user = Some(release_log);
-            logger.log = Some(log_line);
-            desc.logger = &logger;
-        }
+        let callbacks = Callbacks::new(
+            options.log,
+            options.minimum_severity,
+            options.allocator,
+            options.executor,
+        );
+        callbacks.set(&mut desc);
         let mut handle = std::ptr::null_mut();
         // SAFETY: everything that the struct points to lives until the call has ended.
-        let made =
-            check(|error| unsafe { library.api.attn_context_create(&desc, &mut handle, error) });
-        if let (Err(_), Some(log)) = (&made, log) {
-            // SAFETY: without a context the library does not release it.
-            drop(unsafe { Box::from_raw(log) });
-        }
-        made.map(|()| Context { library, handle })
+        check(|error| unsafe { library.api.attn_context_create(&desc, &mut handle, error) })?;
+        callbacks.give_away();
+        Ok(Context { library, handle })
     }
 
     /// The library that it belongs to.

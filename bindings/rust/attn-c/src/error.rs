@@ -171,6 +171,8 @@ macro_rules! sized {
 sized!(
     attn_tensor,
     attn_logger,
+    attn_allocator,
+    attn_executor,
     attn_device_info,
     attn_context_desc,
     attn_context_info,

@@ -31,6 +31,7 @@
 //! borrow their memory; the module [`misuse`] shows what therefore does not compile.
 
 mod binding;
+mod callbacks;
 mod context;
 mod error;
 mod host;
@@ -43,7 +44,8 @@ mod tensor;
 
 pub use attn_c_sys as sys;
 pub use binding::Binding;
-pub use context::{Context, ContextInfo, ContextOptions, ContextStats, Log, Severity};
+pub use callbacks::{Allocator, Executor, Log, Severity};
+pub use context::{Context, ContextInfo, ContextOptions, ContextStats};
 pub use error::{Error, Result, Status};
 pub use host::{Graph, Memory, MemoryKind, Stream};
 pub use library::{AttributeInfo, DeviceInfo, Library, OperatorInfo, SlotInfo};
