@@ -192,18 +192,19 @@ typedef struct attn_alias {
  * 2), or null where there is none (ATTN_OUT_OF_MEMORY). Both are called from any thread inside a
  * call.
  *
- * HOST, on the CPU: scratch. DEVICE, on a CUDA device: scratch, asked for inside an execute with its
- * `stream`, on which alone it is used next, so that cuMemAllocAsync and caching allocators serve;
- * and 64 KiB a session with a null stream, to be usable at once on every stream. PINNED, on a CUDA
- * device: 64 bytes a session that the device can address (cuMemHostAlloc, cudaMallocHost), null
- * stream. The device's CUDA context is current and the thread's capture mode is relaxed meanwhile.
+ * HOST, on the CPU: scratch. DEVICE, on a CUDA device: scratch, asked for inside an execute with
+ * its `stream`, on which alone it is used next, so that cuMemAllocAsync and caching allocators
+ * serve; and 64 KiB a session with a null stream, to be usable at once on every stream. PINNED, on
+ * a CUDA device: 64 bytes a session that the device can address (cuMemHostAlloc, cudaMallocHost),
+ * null stream. The device's CUDA context is current and the thread's capture mode is relaxed
+ * meanwhile.
  *
  * `deallocate` gets what allocate gave with its size. A stream that is not null is that of the
  * execute which replaces the memory by more: what used it is behind that stream, as the session's
  * executions are. With a null stream (prepare, trim, creation of a session, release of the context)
- * work that used it may still run: free it as cuMemFree does, or behind the streams that the session
- * ran on. Memory that a graph holds comes back after the graph, and never where the context went
- * first.
+ * work that used it may still run: free it as cuMemFree does, or behind the streams that the
+ * session ran on. Memory that a graph holds comes back after the graph, and never where the context
+ * went first.
  *
  * Both may call every function; an execute on another session asks for that session's scratch in
  * turn. `deallocate` may come from a release function that lets go of the last session: the context

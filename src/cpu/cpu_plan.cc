@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/cost.h"
 #include "core/error.h"
-#include "cpu/cpu_cost.h"
 #include "cpu/kv_update.h"
 
 namespace attn::cpu {
@@ -174,8 +174,7 @@ class Planner {
           engine == engines.front() ? "runs: the first in order that supports this"
                                     : cat("supported; ", stage.engine, " comes first");
     }
-    stage.flops = cost.flops;
-    stage.bytes = cost.bytes;
+    set_cost(cost, stage);
     plan_->report_.push_back(std::move(stage));
     return true;
   }
@@ -234,8 +233,7 @@ class Planner {
     describe_attention(plan_->attention_, at_range(*call_.attention, plan_->range_), stage);
     if (stage.engine.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));
     const Cost cost = attention_cost(spec, plan_->range_);
-    stage.flops = cost.flops;
-    stage.bytes = cost.bytes;
+    set_cost(cost, stage);
     plan_->report_.push_back(std::move(stage));
     return true;
   }

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "core/cost.h"
 #include "core/linear_attention.h"
-#include "cpu/cpu_cost.h"
 #include "cpu/engine.h"
 
 namespace attn::cpu {

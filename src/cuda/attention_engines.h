@@ -42,6 +42,13 @@ class AttentionEngine {
   virtual std::string summary(const AttentionSpec& spec, const DeviceTraits& device) const = 0;
 };
 
+// Each in a file of its own.
+const AttentionEngine& split_decode_engine();
+const AttentionEngine& wgmma_prefill_engine();
+const AttentionEngine& mma_prefill_engine();
+const AttentionEngine& float32_prefill_engine();
+const AttentionEngine& generic_engine();
+
 // In order of preference.
 std::span<const AttentionEngine* const> attention_engines();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cost.h"
 #include "core/error.h"
 #include "core/packed_lengths.h"
 #include "cuda/host_lengths.h"
@@ -117,18 +118,6 @@ std::string refusals(const std::vector<EngineVerdict>& verdicts) {
   return text;
 }
 
-// docs/numerics.md has the formulas.
-void add_cost(const Lowering& call, const ShapeRange& range, StageReport& stage) {
-  const AttentionSpec& spec = call.attention->spec;
-  const double s = static_cast<double>(range.query_rows), t = static_cast<double>(range.total);
-  double pairs = s * t;
-  if (spec.causal) pairs -= s * (s - 1) / 2;
-  const double b = static_cast<double>(range.batch), d = spec.head_size + spec.v_head_size;
-  stage.flops = 2 * b * spec.q_heads * std::max(pairs, 0.0) * d;
-  stage.bytes =
-      static_cast<double>(size_of(spec.type)) * b * (spec.q_heads * s + spec.kv_heads * t) * d;
-}
-
 }  // namespace
 
 std::string CudaPlan::capture_reason() const {
@@ -233,7 +222,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
       return one->accepts(*call.attention);
     });
     attention.engine = (takes == chosen.end() ? chosen.front() : *takes)->name();
-    add_cost(call, range, attention);
+    set_cost(attention_cost(call.attention->spec, range), attention);
     for (const AttentionEngine* engine : chosen) {
       variants.push_back(engine->variant(call.attention->spec, context));
     }
@@ -268,6 +257,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
            : grows ? "past rows to scratch, then lengths, faults, norm, rotary embedding and append"
                    : "lengths, faults, norm, rotary embedding and append in one launch",
            "; kernel from ", plan->lengths->origin)}};
+  if (call.kv_update) set_cost(kv_update_cost(*call.kv_update, range), kv);
   plan->stages.push_back(std::move(kv));
   if (call.attention) {
     for (size_t i = 0; i < plan->attention.size(); ++i) {

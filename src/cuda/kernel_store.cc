@@ -1,5 +1,6 @@
 #include "cuda/kernel_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <system_error>
 #include <thread>
@@ -13,6 +14,7 @@ namespace attn::cuda {
 namespace {
 
 constexpr int64_t kMaxBlocks = 0x7fffffff;
+constexpr int64_t kSharedBytesOfEveryKernel = 48 * 1024;  // more is asked for by an attribute
 
 // What a driver that refuses a cubin is told: each knows the cubins of its own CUDA and of older.
 std::string refused_cubin(const Driver& driver, const std::string& origin,
@@ -180,12 +182,20 @@ const KernelStore::Library& KernelStore::library(const KernelVariant& variant) {
   return future.get();
 }
 
+const LoadedKernel* KernelStore::find(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = kernels_.find(name);
+  return found != kernels_.end() ? &found->second : nullptr;
+}
+
 const LoadedKernel* KernelStore::get(const KernelVariant& variant) {
   const Library& loaded = library(variant);
-  const std::string name = cat(variant.text(), " ", variant.entry, " ", variant.shared_bytes);
-  std::lock_guard lock(mutex_);
-  auto found = kernels_.find(name);
-  if (found != kernels_.end()) return &found->second;
+  const std::string code = cat(variant.text(), " ", variant.entry);
+  const std::string name = cat(code, " ", variant.shared_bytes, " ", variant.threads);
+  if (const LoadedKernel* known = find(name)) return known;
+  // The driver is not called under the lock that every lookup takes.
+  const std::lock_guard loading(loading_mutex_);
+  if (const LoadedKernel* known = find(name)) return known;
   ContextScope scope(context_);
   RelaxedCapture relaxed(context_.driver);
   const Driver& driver = context_.driver;
@@ -193,16 +203,20 @@ const LoadedKernel* KernelStore::get(const KernelVariant& variant) {
   LoadedKernel out;
   check(driver, driver.LibraryGetKernel(&kernel, loaded.handle, variant.entry.c_str()),
         "cuLibraryGetKernel");
-  if (variant.shared_bytes > 48 * 1024) {
+  // The attribute is the code's, whoever launches it: it only grows.
+  int64_t& most = most_shared_bytes_[code];
+  if (variant.shared_bytes > std::max<int64_t>(most, kSharedBytesOfEveryKernel)) {
     check(driver,
           driver.KernelSetAttribute(kFunctionMaxDynamicShared, variant.shared_bytes, kernel,
                                     context_.device),
           "cuKernelSetAttribute");
+    most = variant.shared_bytes;
   }
   check(driver, driver.KernelGetFunction(&out.function, kernel), "cuKernelGetFunction");
   out.threads = static_cast<unsigned>(variant.threads);
   out.shared_bytes = static_cast<unsigned>(variant.shared_bytes);
   out.origin = loaded.origin;
+  const std::lock_guard lock(mutex_);
   return &kernels_.emplace(name, std::move(out)).first->second;
 }
 

@@ -85,6 +85,7 @@ class KernelStore {
     std::string origin;
     std::string compiler;  // of a cubin that was compiled here: "NVRTC 13.5"; else empty
   };
+  const LoadedKernel* find(const std::string& name);  // null: not there yet
   const Library& library(const KernelVariant& variant);
   std::string find_cubin(const KernelVariant& variant, Library* out);
 
@@ -95,7 +96,9 @@ class KernelStore {
   CubinPack pack_;
   std::mutex mutex_;
   std::map<std::string, std::shared_future<Library>> libraries_;  // by variant text
-  std::map<std::string, LoadedKernel> kernels_;                   // by text, entry and shared bytes
+  std::map<std::string, LoadedKernel> kernels_;       // by text, entry, shared bytes and threads
+  std::mutex loading_mutex_;                          // taken before mutex_
+  std::map<std::string, int64_t> most_shared_bytes_;  // asked for, by text and entry
   std::atomic<uint64_t> compiles_{0}, disk_hits_{0}, disk_misses_{0};
 };
 

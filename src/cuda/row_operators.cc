@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/row_params.h"
+#include "core/cost.h"
 #include "core/error.h"
 #include "cuda/device_read.h"
 #include "cuda/launch_params.h"
@@ -178,22 +179,9 @@ void plan_rows(KernelStore& kernels, const Lowering& call, CudaPlan& plan) {
                        cat(rotary ? "a thread a pair of channels, or of pieces of 16 bytes"
                                   : "a thread an element, or a piece of 16 bytes",
                            "; kernel from ", plan.rows->origin)}};
-  const double batch = static_cast<double>(plan.range.batch);
-  const double rows = static_cast<double>(plan.range.query_rows);
-  if (rotary) {
-    const RotarySpec& spec = call.rotary->spec;
-    stage.flops = batch * rows * spec.heads * 3 * spec.transform.width;
-    stage.bytes =
-        2 * batch * rows * spec.heads * spec.head_size * static_cast<double>(size_of(spec.type));
-  } else {
-    const ScatterProblem& problem = *call.scatter;
-    double elements =
-        batch * (problem.spec.in_place ? rows : static_cast<double>(plan.range.total));
-    for (size_t axis = 0; axis < static_cast<size_t>(problem.axes); ++axis) {
-      elements *= static_cast<double>(problem.sizes[axis]);
-    }
-    stage.bytes = 2 * elements * static_cast<double>(size_of(problem.spec.type));
-  }
+  set_cost(
+      rotary ? rotary_cost(call.rotary->spec, plan.range) : scatter_cost(*call.scatter, plan.range),
+      stage);
   plan.stages.push_back(std::move(stage));
 }
 

@@ -142,18 +142,25 @@ TEST_F(GpuContext, TheSecondCallOfAShapeClassAllocatesNothing) {
     must_driver("cuMemGetInfo", Driver::get().MemGetInfo(&free, &total));
     return free;
   };
-  const size_t free_before = free_bytes();
-  for (int64_t length = 1; length <= 60; ++length) {
-    step.set_totals({length, 4 * length, 61 - length});
-    step.run(session.get());
+  // Other processes use the device too: one round that they left alone is enough.
+  constexpr int kRounds = 20;
+  int rounds = 0;
+  bool same = false;
+  for (; rounds < kRounds && !same; ++rounds) {
+    const size_t free_before = free_bytes();
+    for (int64_t length = 1; length <= 60; ++length) {
+      step.set_totals({length, 4 * length, 61 - length});
+      step.run(session.get());
+    }
+    same = free_bytes() == free_before;
   }
+  EXPECT_TRUE(same) << "every one of " << kRounds << " rounds changed the device's free memory";
   const attn_context_stats after = stats_of(gpu);
   EXPECT_EQ(after.scratch_allocations, before.scratch_allocations);
   EXPECT_EQ(after.scratch_bytes, before.scratch_bytes);
   EXPECT_EQ(after.plans_created, before.plans_created);
   EXPECT_EQ(after.kernel_compiles, before.kernel_compiles);
-  EXPECT_EQ(after.executions, before.executions + 60);
-  EXPECT_EQ(free_bytes(), free_before);
+  EXPECT_EQ(after.executions, before.executions + 60 * static_cast<uint64_t>(rounds));
 }
 
 TEST_F(GpuContext, PreparingAgainCompilesNothing) {

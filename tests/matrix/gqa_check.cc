@@ -129,7 +129,9 @@ class Checker {
     for_each_query([&](int64_t b, int64_t head, int64_t i, size_t row) {
       const double got = view.at({b, head, i});
       const double want = e_.log_sum_exp[row];
-      const double size = e_.weighing_size[row];
+      // It is of the keys alone: theirs is all of the weight, however much a sink draws.
+      const double share = e_.key_share[row];
+      const double size = share > 0 ? e_.weighing_size[row] / share : 0;
       bool good;
       if (padded(b, i)) {
         good = !c_.finite_padding || std::isfinite(got) || (std::isinf(want) && got == want);

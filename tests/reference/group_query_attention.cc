@@ -176,6 +176,7 @@ class Rows {
     result.output_size.assign(rows, 0);
     result.score_size.assign(rows, 0);
     result.weighing_size.assign(rows, 0);
+    result.key_share.assign(rows, 0);
     result.scores.assign(rows * static_cast<size_t>(columns_), 0);
     result.rows.assign(static_cast<size_t>(p.batch() * p.query_rows()), RowKind::kChecked);
   }
@@ -238,7 +239,10 @@ class Rows {
     for (int64_t j = 0; j < batch.total; ++j) {
       const size_t cell = static_cast<size_t>(j);
       const double weight = row.probabilities[cell];
-      if (weight > 0) result_.weighing_size[at] += weight * row.score_size[cell];
+      if (weight > 0) {
+        result_.weighing_size[at] += weight * row.score_size[cell];
+        result_.key_share[at] += weight;
+      }
     }
     double scores = 0;
     for (int64_t j = 0; j < std::min(columns_, batch.total); ++j) {

@@ -105,6 +105,7 @@ struct GroupQueryResult {
 
   // (B, Hq, S): expected size of the scores that weigh, sum p scale |q| |k| / sqrt(D)
   std::vector<double> weighing_size;
+  std::vector<double> key_share;  // (B, Hq, S): sum p; what is missing to 1 is the sink's
 
   // (B, Hkv, L, D), meaningful where the row kind (B, L) is not kUntouched.
   std::vector<double> present_key, present_value;

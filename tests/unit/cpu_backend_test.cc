@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/cost.h"
 #include "core/error.h"
-#include "cpu/cpu_cost.h"
 #include "cpu/simd_level.h"
 #include "support/random.h"
 

@@ -1,8 +1,8 @@
-#include "cpu/cpu_cost.h"
+#include "core/cost.h"
 
 #include <algorithm>
 
-namespace attn::cpu {
+namespace attn {
 namespace {
 
 double at_least_0(int64_t size) { return static_cast<double>(std::max<int64_t>(size, 0)); }
@@ -69,4 +69,4 @@ Cost scatter_cost(const ScatterProblem& problem, const ShapeRange& range) {
   return cost;
 }
 
-}  // namespace attn::cpu
+}  // namespace attn

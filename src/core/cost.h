@@ -3,7 +3,7 @@
 
 #include "core/backend.h"
 
-namespace attn::cpu {
+namespace attn {
 
 struct Cost {
   double flops = 0;
@@ -28,4 +28,10 @@ Cost rotary_cost(const RotarySpec& spec, const ShapeRange& range);
 // Rows read and written: the new ones in place, otherwise the whole cache.
 Cost scatter_cost(const ScatterProblem& problem, const ShapeRange& range);
 
-}  // namespace attn::cpu
+// The cost of a stage, as its report has it.
+inline void set_cost(const Cost& cost, StageReport& stage) {
+  stage.flops = cost.flops;
+  stage.bytes = cost.bytes;
+}
+
+}  // namespace attn
