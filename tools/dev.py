@@ -40,7 +40,9 @@ def command_demo(options):
     code = call([BUILD / "release" / "bin" / "decode_loop",
                  "--library", BUILD / "release" / "lib" / "libattn_c.so",
                  "--data", "tests/data/smollm2", *options.arguments])
-    return code or ask_a_model("Why is the sky blue?")
+    code = code or ask_a_model("Why is the sky blue?")
+    print(f"demo: {'FAILED' if code else 'OK'}")
+    return code
 
 
 def ask_a_model(question):
@@ -55,8 +57,7 @@ def ask_a_model(question):
     # minutes where others use the processors.
     code = call([PYTHON, "examples/python/generate.py", question, "--tokens", "60",
                  "--threads", "1"], OPENBLAS_NUM_THREADS="1")
-    if code == 0:
-        print("demo: OK")
+    print(f"answer: {'FAILED' if code else 'OK'}", flush=True)
     return code
 
 
@@ -94,6 +95,16 @@ def command_nupkg(options):
         made = Path(shutil.copy(package, target))
         say(f"{made.relative_to(ROOT)}: {made.stat().st_size / 2**20:.1f} MiB")
     return 0
+
+
+def command_docs(options):
+    """The API reference of every language, in build/docs."""
+    dev_setup.set_up()
+    dev_setup.set_up_bindings()
+    targets = ["attn_c", "attn_c_python"]
+    build("release", [*targets, "attn_c_assembly"] if shutil.which("mcs") else targets)
+    return call([PYTHON, "-B", "tools/make_docs.py", BUILD / "docs",
+                 "--build", BUILD / "release"])
 
 
 def command_fuzz(options):
@@ -195,6 +206,7 @@ def parser():
     gpu.add_argument("--seconds", type=int, default=1800, help="for each suite or tool (1800)")
     add("wheel", command_wheel, "the Python package as a wheel, in build/dist").add_argument(
         "--pack", action="store_true", help="make the pack of ready kernels first (minutes)")
+    add("docs", command_docs, "the API reference of every language, in build/docs")
     add("nupkg", command_nupkg, "the C# classes as a NuGet package, in build/dist")
     fuzz = add("fuzz", command_fuzz, "fuzz the C boundary")
     fuzz.add_argument("seconds", nargs="?", type=int, default=60, help="for each target (60)")

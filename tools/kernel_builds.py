@@ -60,15 +60,16 @@ def find_nvrtc(major):
     return path if path.exists() else None
 
 
-def spill_allowances(file):
+def spill_allowances(*files):
     """The reviewed spills: a function from a variant to the bytes that it may spill."""
     rules = []
-    for line in Path(file).read_text(encoding="utf-8").splitlines():
-        if line.strip() and not line.startswith("#"):
-            pattern, allowed, reason = (part.strip() for part in line.split("|"))
-            if not reason:
-                raise ValueError(f"{file}: a spill without a reason: {line}")
-            rules.append((re.compile(pattern), int(allowed)))
+    for file in files:
+        for line in Path(file).read_text(encoding="utf-8").splitlines():
+            if line.strip() and not line.startswith("#"):
+                pattern, allowed, reason = (part.strip() for part in line.split("|"))
+                if not reason:
+                    raise ValueError(f"{file}: a spill without a reason: {line}")
+                rules.append((re.compile(pattern), int(allowed)))
 
     def allowed_for(variant):
         name = variant.name()

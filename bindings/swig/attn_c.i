@@ -66,6 +66,11 @@
 %ignore attn_prepare_desc::output_count;
 %ignore attn_prepare_desc::alias_count;
 
+#ifdef SWIGCSHARP
+/* Nothing of this layer is seen from outside of the assembly. */
+%typemap(csclassmodifiers) SWIGTYPE "internal class"
+#endif
+
 /* Handles: objects without fields; the last owner releases. */
 %define ATTN_HANDLE(T)
 %nodefaultctor T;

@@ -19,8 +19,7 @@ extern "C" SWIGEXPORT void SWIGSTDCALL AttnC_SetRaiseError(
 SWIGEXPORT void SWIGSTDCALL AttnC_SetRaiseError(RaiseError callback) { raise_error = callback; }
 %}
 
-/* Nothing of this layer is seen from outside of the assembly. */
-%typemap(csclassmodifiers) SWIGTYPE "internal class"
+/* Nothing of this layer is seen from outside of the assembly; of its classes attn_c.i says so. */
 %pragma(csharp) moduleclassmodifiers="internal static class"
 %pragma(csharp) imclassclassmodifiers="internal class"
 

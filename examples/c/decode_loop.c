@@ -6,7 +6,7 @@
  *
  *   decode_loop [--library PATH] [--data FOLDER] [--device auto|cpu|cuda] [--prompt TOKENS]
  *
- * Ends with "demo: OK" and 0, or says what differs and ends with 1. */
+ * Ends with "layers: OK" and 0, or says what differs and ends with 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,7 +237,7 @@ int main(int argc, char** argv) {
   if (status == 0) status = check_prompt(&model, options.prompt);
   if (status == 0) status = claim_all(&library, context, &model, options.prompt);
   if (status == 0) status = run_all(&library, context, &model, options.prompt);
-  printf("demo: %s\n", status == 0 ? "OK" : "FAILED");
+  printf("layers: %s\n", status == 0 ? "OK" : "FAILED");
 
   if (context != NULL) library.api->context_release(context);
   recording_free(&model);

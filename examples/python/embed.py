@@ -8,12 +8,17 @@ but the attention is numpy.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-import numpy as np
+# numpy's threads wait by spinning, on the processors that the attention's threads want. Set before
+# numpy is loaded; OPENBLAS_NUM_THREADS of the caller counts.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import packages
+import numpy as np  # noqa: E402
+
+import packages  # noqa: E402
 
 SENTENCES = ("The cat sits on the mat.",
              "A kitten is resting upon a small rug near the fireplace, purring quietly.",

@@ -24,7 +24,8 @@ import run_csharp  # noqa: E402
 MAX_BYTES = 20 << 20
 NATIVE = "runtimes/linux-x64/native"
 PARTS = {"[Content_Types].xml", "_rels/.rels", "AttnC.nuspec", "README.md", "LICENSE",
-         "THIRD_PARTY_NOTICES.md", "lib/net472/AttnC.dll", "lib/net8.0/AttnC.dll",
+         "THIRD_PARTY_NOTICES.md", "lib/net472/AttnC.dll", "lib/net472/AttnC.xml",
+         "lib/net8.0/AttnC.dll", "lib/net8.0/AttnC.xml",
          f"{NATIVE}/libattn_c.so.0", f"{NATIVE}/libattn_c_csharp.so"}
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(("LD_", "MONO_", "ATTN_C_"))}

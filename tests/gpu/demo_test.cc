@@ -41,7 +41,7 @@ void run_demo(const std::string& arguments) {
   char piece[4096];
   while (std::fgets(piece, sizeof piece, pipe) != nullptr) text += piece;
   EXPECT_EQ(pclose(pipe), 0) << command << "\n" << text;
-  EXPECT_NE(text.find("demo: OK"), std::string::npos) << text;
+  EXPECT_NE(text.find("layers: OK"), std::string::npos) << text;
   EXPECT_NE(text.find("replayed"), std::string::npos) << "no step was captured:\n" << text;
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SKIP = 77
+ENGINES = ["fused-kv-update", "thread-scatter"]
 
 
 def look_up(tool, pack, lines):
@@ -29,14 +30,14 @@ def main():
         # A few kernels of every target are enough: the whole pack takes minutes.
         code = subprocess.call([sys.executable, ROOT / "tools" / "make_kernel_pack.py",
                                 "--tool", options.tool, "--output", pack,
-                                "--engine", "fused-kv-update"])
+                                "--engines", ",".join(ENGINES)])
         if code != 0:
             return code
         listed = subprocess.run([options.tool, "list", ROOT / "tests/kernels/variants.txt", "pack",
                                  "sm_80", "sm_89", "sm_90a"], text=True, check=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
         lines = "".join(line for line in listed.splitlines(keepends=True)
-                        if line.split("\t")[2] == "fused-kv-update")
+                        if line.split("\t")[2] in ENGINES)
         good, sizes = look_up(options.tool, pack, lines)
         assert good and len(sizes) == len(lines.splitlines()) and min(sizes) > 1000, sizes
 

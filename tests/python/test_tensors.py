@@ -187,14 +187,14 @@ def test_read_only_memory_is_an_input_and_no_output(op, dtype):
 
 
 def test_arrays_that_cannot_be_described_are_refused_by_name(op):
-    with pytest.raises(attn_c.InvalidArgument, match="^query: "):
+    with pytest.raises(attn_c.InvalidArgument, match="'layer 0': query: "):
         op(**dict(prompt(), query=prompt()["query"].astype(">f4")))
     with pytest.raises(attn_c.InvalidArgument, match="query: expected a tensor.*list"):
         op(**dict(prompt(), query=[1.0, 2.0]))
     for lengths in ([2**31, 4], [4, -2**31 - 1], [2**63, -1], [2**200, 4], [4, 2**20000]):
         with pytest.raises(attn_c.InvalidArgument, match="seqlens_k.*does not fit int32"):
             op(**dict(prompt(), seqlens_k=lengths))
-    with pytest.raises(attn_c.InvalidArgument, match="total_sequence_length: an integer of 20001"):
+    with pytest.raises(attn_c.InvalidArgument, match="total_sequence_length.*an integer of 20001"):
         op(**dict(prompt(), total_sequence_length=2**20000))
     with pytest.raises(attn_c.InvalidArgument, match="seqlens_k.*inhomogeneous"):
         op(**dict(prompt(), seqlens_k=[[4], [4, 4]]))

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "tools")]
 
+import c_reference  # noqa: E402
 import check_repository  # noqa: E402
 import dev  # noqa: E402
 import dev_progress  # noqa: E402
@@ -158,3 +159,47 @@ def test_excerpts_are_held_to_the_examples(tmp_path):
     assert not list(page_excerpts.check_output(docs / "page.md", program))
     program.write_text("#!/bin/sh\necho no\n")
     assert list(page_excerpts.check_output(docs / "page.md", program))
+
+
+COMMENTED = """/* At the top. */
+/* ---- Part ---- */
+
+/* Makes things. */
+int attn_make(int count);
+/* Two constants. */
+#define ATTN_ONE 1
+#define ATTN_TWO 2
+
+/* What is made, by `call`. */
+typedef struct attn_thing {
+  unsigned struct_size;
+  int size; /* in bytes */
+  void (*call)(void* user);
+} attn_thing;
+"""
+UNCOMMENTED = """
+int attn_bare(void);
+#define ATTN_KNOWN 3 /* said */
+#define ATTN_BARE 4
+typedef struct attn_other {
+  int size; /* in bytes */
+  int bare;
+} attn_other;
+"""
+
+
+def test_every_public_name_of_a_header_has_words(tmp_path):
+    pytest.importorskip("clang", reason="libclang is not there")
+    path = tmp_path / "header.h"
+    path.write_text(COMMENTED, encoding="utf-8")
+    _, sections = c_reference.read_header(path)
+    assert list(c_reference.missing("header.h", sections)) == []
+    entries = {entry.name: entry for section in sections for entry in section.entries}
+    assert entries["attn_make"].comment == "Makes things."
+    assert entries["ATTN_TWO"].comment == "Two constants."
+    assert [field.text for field in entries["attn_thing"].fields] == [
+        "unsigned struct_size", "int size", "void (*call)(void* user)"]
+    path.write_text(COMMENTED + UNCOMMENTED, encoding="utf-8")
+    _, sections = c_reference.read_header(path)
+    bare = [text.split()[1] for text in c_reference.missing("header.h", sections)]
+    assert bare == ["attn_bare", "ATTN_BARE", "attn_other", "attn_other.bare"]

@@ -16,11 +16,13 @@ public sealed class Arguments : IDisposable {
   private int users_ = 1;
   private int disposed_;
 
+  /// <summary>The tensor of an input.</summary>
   public Arguments Input(uint slot, Tensor tensor) {
     Add(Inputs, slot, tensor);
     return this;
   }
 
+  /// <summary>The tensor of an output.</summary>
   public Arguments Output(uint slot, Tensor tensor) {
     Add(Outputs, slot, tensor);
     return this;
@@ -78,6 +80,7 @@ public sealed class Arguments : IDisposable {
     Outputs.Dispose();
   }
 
+  /// <summary>Lets go of arrays that no binding holds.</summary>
   public void Dispose() {
     if (Interlocked.Exchange(ref disposed_, 1) != 0) return;
     LetGo();

@@ -13,6 +13,7 @@ public sealed class Binding : IDisposable {
   private const long kAll = -1;          // set together
   private const long kOutput = 1L << 32;  // an output's slot, above those of inputs
 
+  /// <summary>Ties an operator to a session, both of one context.</summary>
   public Binding(Op op, Session session) {
     IntPtr made;
     native.attn_binding_create(op.Handle, session.Handle, out made);
@@ -93,6 +94,7 @@ public sealed class Binding : IDisposable {
     held_.Clear();
   }
 
+  /// <summary>Gives the binding back, and lets go of its arguments.</summary>
   public void Dispose() {
     Handle.Dispose();
     LetGo();

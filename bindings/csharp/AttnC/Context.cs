@@ -9,12 +9,19 @@ public sealed class ContextOptions {
   public int? CudaDevice { get; set; }
   /// <summary>CPU: threads that one execute may use; 0 is all that the process may.</summary>
   public int ThreadCount { get; set; }
+  /// <summary>CPU: a name of ContextInfo.SimdLevels; null is the best.</summary>
   public string SimdLevel { get; set; }
+  /// <summary>Forced for every plan: a name of ContextInfo.Engines; null chooses.</summary>
   public string Engine { get; set; }
+  /// <summary>CUDA: libcuda; null searches.</summary>
   public string DriverPath { get; set; }
+  /// <summary>CUDA: libnvrtc; null searches.</summary>
   public string NvrtcPath { get; set; }
+  /// <summary>CUDA: the kernels' disk cache; null is the default folder.</summary>
   public string CacheFolder { get; set; }
+  /// <summary>CUDA: of the disk cache; 0 is 256 MiB.</summary>
   public ulong CacheLimitBytes { get; set; }
+  /// <summary>CUDA: kernels are neither read from nor kept on disk.</summary>
   public bool NoDiskCache { get; set; }
   /// <summary>No ATTN_C_... variable counts.</summary>
   public bool IgnoreEnvironment { get; set; }
@@ -51,20 +58,35 @@ public sealed class ContextInfo {
     PciId = info.pci_id;
   }
 
+  /// <summary>DLPack's code of the device: 1 CPU, 2 CUDA.</summary>
   public int DeviceType { get; }
+  /// <summary>Its number among devices of its type.</summary>
   public int DeviceId { get; }
+  /// <summary>CPU: threads of one execute.</summary>
   public int ThreadCount { get; }
+  /// <summary>For people.</summary>
   public string DeviceName { get; }
+  /// <summary>"x86-64", "sm_90"</summary>
   public string Architecture { get; }
+  /// <summary>CPU: in use.</summary>
   public string SimdLevel { get; }
+  /// <summary>CPU: all that this machine has, best first.</summary>
   public string[] SimdLevels { get; }
+  /// <summary>Names that may be forced.</summary>
   public string[] Engines { get; }
+  /// <summary>CUDA: "13.0"</summary>
   public string DriverVersion { get; }
+  /// <summary>CUDA: libcuda, as it was opened.</summary>
   public string DriverPath { get; }
+  /// <summary>CUDA: empty where none can be opened.</summary>
   public string NvrtcVersion { get; }
+  /// <summary>CUDA: as it was opened.</summary>
   public string NvrtcPath { get; }
+  /// <summary>CUDA: of the kernels' disk cache; empty where it is off.</summary>
   public string CacheFolder { get; }
+  /// <summary>CUDA: the device's.</summary>
   public string Uuid { get; }
+  /// <summary>CUDA: the device's address on the bus.</summary>
   public string PciId { get; }
 }
 
@@ -85,17 +107,29 @@ public sealed class ContextStats {
     DiskCacheMisses = stats.disk_cache_misses;
   }
 
+  /// <summary>Prepares that made a plan.</summary>
   public ulong PlansCreated { get; }
+  /// <summary>Prepares that found one.</summary>
   public ulong PlanCacheHits { get; }
+  /// <summary>Plans that live now, those of the cache included.</summary>
   public ulong PlansLive { get; }
+  /// <summary>Operators that live now.</summary>
   public ulong OpsLive { get; }
+  /// <summary>Sessions that live now.</summary>
   public ulong SessionsLive { get; }
+  /// <summary>Bindings that live now.</summary>
   public ulong BindingsLive { get; }
+  /// <summary>Executions that succeeded.</summary>
   public ulong Executions { get; }
+  /// <summary>Times that scratch of any session grew.</summary>
   public ulong ScratchAllocations { get; }
+  /// <summary>Scratch that is held now.</summary>
   public ulong ScratchBytes { get; }
+  /// <summary>CUDA: kernels that were compiled.</summary>
   public ulong KernelCompiles { get; }
+  /// <summary>CUDA: kernels that were read from disk.</summary>
   public ulong DiskCacheHits { get; }
+  /// <summary>CUDA: kernels that were looked for there in vain.</summary>
   public ulong DiskCacheMisses { get; }
 }
 
@@ -128,6 +162,7 @@ public sealed class Context : IDisposable {
     }
   }
 
+  /// <summary>What the context runs on.</summary>
   public ContextInfo Info {
     get {
       using (var info = new attn_context_info()) {
@@ -139,6 +174,7 @@ public sealed class Context : IDisposable {
     }
   }
 
+  /// <summary>Counters; each is exact, together they are no snapshot.</summary>
   public ContextStats Stats {
     get {
       using (var stats = new attn_context_stats()) {
@@ -151,6 +187,7 @@ public sealed class Context : IDisposable {
   /// <summary>Frees cached plans that nobody holds and scratch of idle sessions.</summary>
   public void Trim() { native.attn_context_trim(Handle); }
 
+  /// <summary>Gives the reference back.</summary>
   public void Dispose() { Handle.Dispose(); }
 }
 
@@ -164,10 +201,15 @@ public sealed class FaultInfo {
     Words = info.text;
   }
 
+  /// <summary>All faults since the last clear, for Library.FaultText; 0 is none.</summary>
   public uint Bits { get; }
+  /// <summary>The batch row of the first fault.</summary>
   public long Batch { get; }
+  /// <summary>The value that broke the rule.</summary>
   public long Value { get; }
+  /// <summary>The label of the first fault's operator.</summary>
   public string Label { get; }
+  /// <summary>The rules in words.</summary>
   public string Words { get; }
 }
 
@@ -175,6 +217,7 @@ public sealed class FaultInfo {
 public sealed class Session : IDisposable {
   internal readonly SessionHandle Handle;
 
+  /// <summary>Creates an order of executions; `label` is for messages.</summary>
   public Session(Context context, string label = null) {
     using (var desc = new attn_session_desc()) {
       desc.label = label;
@@ -197,6 +240,7 @@ public sealed class Session : IDisposable {
     native.attn_session_clear_faults(Handle, stream);
   }
 
+  /// <summary>Gives the reference back.</summary>
   public void Dispose() { Handle.Dispose(); }
 }
 

@@ -6,8 +6,11 @@ namespace AttnC {
 
 /// <summary>Where memory lies.</summary>
 public enum MemoryKind : uint {
+  /// <summary>The host's.</summary>
   Host = 1,
+  /// <summary>The device's.</summary>
   Device = 2,
+  /// <summary>The host's, pinned for the device.</summary>
   Pinned = 4
 }
 
@@ -34,7 +37,9 @@ public sealed class DeviceMemory : IDisposable {
     if (bytes > 0) GC.AddMemoryPressure(bytes);
   }
 
+  /// <summary>Its size.</summary>
   public long Bytes { get; }
+  /// <summary>Where it begins, on its device.</summary>
   public IntPtr Address { get { return address_; } }
 
   /// <summary>A row-major tensor from its begin.</summary>
@@ -76,11 +81,13 @@ public sealed class DeviceMemory : IDisposable {
                                 Bytes);
   }
 
+  /// <summary>Frees it, on CUDA after the device has ended its work.</summary>
   public void Dispose() {
     Free();
     GC.SuppressFinalize(this);
   }
 
+  /// <summary>Frees what nobody disposed.</summary>
   ~DeviceMemory() { Free(); }
 
   private void Free() {
@@ -98,6 +105,7 @@ public sealed class DeviceStream : IDisposable {
   private IntPtr stream_;
   private int disposed_;
 
+  /// <summary>Creates a stream of the context's device.</summary>
   public DeviceStream(Context context) {
     context_ = context;
     native.attn_host_stream_create(context.Handle, out stream_);
@@ -119,6 +127,7 @@ public sealed class DeviceStream : IDisposable {
     return new Graph(new GraphHandle(made));
   }
 
+  /// <summary>Releases the stream.</summary>
   public void Dispose() {
     if (Interlocked.Exchange(ref disposed_, 1) != 0) return;
     native.attn_host_stream_release(context_.Handle, stream_);
@@ -136,6 +145,7 @@ public sealed class Graph : IDisposable {
     native.attn_host_graph_launch(handle_, stream.Address);
   }
 
+  /// <summary>Gives the reference back.</summary>
   public void Dispose() { handle_.Dispose(); }
 }
 

@@ -7,9 +7,13 @@ namespace AttnC {
 public sealed class DeviceInfo {
   /// <summary>A context can be made; otherwise Reason says why not.</summary>
   public bool Available { get; internal set; }
+  /// <summary>DLPack's code: 1 CPU, 2 CUDA.</summary>
   public int DeviceType { get; internal set; }
+  /// <summary>Its number among devices of its type.</summary>
   public int DeviceId { get; internal set; }
+  /// <summary>For people.</summary>
   public string Name { get; internal set; }
+  /// <summary>With every place that was tried; empty where available.</summary>
   public string Reason { get; internal set; }
 }
 
@@ -25,14 +29,19 @@ public sealed class SlotInfo {
     Shape = info.shape;
   }
 
+  /// <summary>The number by which it is bound.</summary>
   public uint Slot { get; }
+  /// <summary>It may be absent.</summary>
   public bool Optional { get; }
   /// <summary>Accepted kinds of memory of a CUDA context, as bits of MemoryKind.</summary>
   public uint Memory { get; }
   /// <summary>Of outputs: the input whose memory it may share; -1 is none.</summary>
   public int MayAlias { get; }
+  /// <summary>In the standard.</summary>
   public string Name { get; }
+  /// <summary>Accepted element types.</summary>
   public string[] Types { get; }
+  /// <summary>With the letters of the documentation.</summary>
   public string Shape { get; }
 }
 
@@ -46,10 +55,15 @@ public sealed class AttributeInfo {
     Summary = info.summary;
   }
 
+  /// <summary>1 int, 2 float, 3 string, 4 ints, 5 floats.</summary>
   public uint Kind { get; }
+  /// <summary>There is no default.</summary>
   public bool Required { get; }
+  /// <summary>In the standard.</summary>
   public string Name { get; }
+  /// <summary>Empty for required ones.</summary>
   public string DefaultText { get; }
+  /// <summary>What it does.</summary>
   public string Summary { get; }
 }
 
@@ -88,13 +102,21 @@ public sealed class OperatorInfo {
     }
   }
 
+  /// <summary>Of the operator set.</summary>
   public string Domain { get; }
+  /// <summary>In the standard.</summary>
   public string Name { get; }
+  /// <summary>What it computes.</summary>
   public string Summary { get; }
+  /// <summary>The first version that means this contract.</summary>
   public int VersionFirst { get; }
+  /// <summary>The last one.</summary>
   public int VersionLast { get; }
+  /// <summary>Optional ones included.</summary>
   public IReadOnlyList<SlotInfo> Inputs { get; }
+  /// <summary>Optional ones included.</summary>
   public IReadOnlyList<SlotInfo> Outputs { get; }
+  /// <summary>All that it may have.</summary>
   public IReadOnlyList<AttributeInfo> Attributes { get; }
 }
 
@@ -103,7 +125,9 @@ public static class Library {
   /// <summary>The slot of log-sum-exp, an output of every softmax operator.</summary>
   public const uint LogSumExpSlot = 0x1000;
 
+  /// <summary>"major.minor.patch"</summary>
   public static string Version { get { return native.attn_version(); } }
+  /// <summary>The interface: major number in the high 16 bits.</summary>
   public static uint AbiVersion { get { return native.attn_abi_version(); } }
 
   /// <summary>The devices of this machine; those that cannot be used say why.</summary>
@@ -122,6 +146,7 @@ public static class Library {
     return list;
   }
 
+  /// <summary>The operators that the library knows.</summary>
   public static IReadOnlyList<OperatorInfo> Operators() {
     uint count;
     native.attn_operator_count(out count);

@@ -8,31 +8,37 @@ namespace AttnC {
 public sealed class Attributes : IDisposable {
   internal readonly AttributeList List = new AttributeList();
 
+  /// <summary>An integer.</summary>
   public Attributes Set(string name, long value) {
     List.add_int(name, value);
     return this;
   }
 
+  /// <summary>A number; the standard has it as a float.</summary>
   public Attributes Set(string name, double value) {
     List.add_float(name, value);
     return this;
   }
 
+  /// <summary>A text.</summary>
   public Attributes Set(string name, string value) {
     List.add_string(name, value);
     return this;
   }
 
+  /// <summary>A list of integers.</summary>
   public Attributes Set(string name, long[] values) {
     List.add_ints(name, values);
     return this;
   }
 
+  /// <summary>A list of numbers.</summary>
   public Attributes Set(string name, double[] values) {
     List.add_floats(name, values);
     return this;
   }
 
+  /// <summary>Frees the list.</summary>
   public void Dispose() { List.Dispose(); }
 }
 
@@ -45,9 +51,11 @@ public sealed class Support {
     Reason = answer.reason;
   }
 
+  /// <summary>It would run.</summary>
   public bool Supported { get; }
   /// <summary>What prepare would fail with.</summary>
   public Status Status { get; }
+  /// <summary>ATTN_CAPTURE_... of attn_c.h.</summary>
   public uint CaptureFlags { get; }
   /// <summary>Argument, what came, what is accepted; empty when supported.</summary>
   public string Reason { get; }
@@ -62,20 +70,29 @@ public sealed class Inferred {
     DependsOnValue = depends;
   }
 
+  /// <summary>Its element type.</summary>
   public ElementType Type { get; }
   /// <summary>Sizes; -1 where a value decides.</summary>
   public long[] Shape { get; }
+  /// <summary>A value that is not there decides a size.</summary>
   public bool DependsOnValue { get; }
 }
 
 /// <summary>What a plan is asked to serve beyond the tensors; zeros are defaults.</summary>
 public sealed class PrepareOptions {
+  /// <summary>A sequence's result does not depend on its batch.</summary>
   public bool BatchInvariant { get; set; }
+  /// <summary>CUDA: float32 products may be rounded to TF32.</summary>
   public bool AllowTf32 { get; set; }
+  /// <summary>CUDA: lengths on the device are checked by the host: slow.</summary>
   public bool CheckOnHost { get; set; }
+  /// <summary>Forced by name; null is the context's choice.</summary>
   public string Engine { get; set; }
+  /// <summary>The range that the plan serves; 0 is what the tensors have.</summary>
   public long MaxBatch { get; set; }
+  /// <summary>New tokens of one sequence.</summary>
   public long MaxQueryLength { get; set; }
+  /// <summary>Keys of one sequence.</summary>
   public long MaxTotalLength { get; set; }
 
   internal attn_prepare_desc Desc() {
@@ -144,6 +161,7 @@ public sealed class Op : IDisposable {
     }
   }
 
+  /// <summary>Gives the reference back.</summary>
   public void Dispose() { Handle.Dispose(); }
 }
 

@@ -31,6 +31,7 @@ public sealed class ExecuteOptions : IDisposable {
     Desc.flags = value ? Desc.flags | bit : Desc.flags & ~bit;
   }
 
+  /// <summary>Frees the options.</summary>
   public void Dispose() { Desc.Dispose(); }
 }
 
@@ -49,13 +50,21 @@ public sealed class PlanInfo {
     Reason = info.reason;
   }
 
+  /// <summary>ATTN_CAPTURE_... of attn_c.h.</summary>
   public uint CaptureFlags { get; }
+  /// <summary>Scratch of one execute, whoever gives it.</summary>
   public ulong WorkspaceBytes { get; }
+  /// <summary>Of the caller's workspace, in bytes.</summary>
   public ulong WorkspaceAlignment { get; }
+  /// <summary>The range that the plan serves.</summary>
   public long MaxBatch { get; }
+  /// <summary>New tokens of one sequence.</summary>
   public long MaxQueryLength { get; }
+  /// <summary>Keys of one sequence.</summary>
   public long MaxTotalLength { get; }
+  /// <summary>Inputs in host memory whose values a capture would fix.</summary>
   public IReadOnlyList<uint> BakedSlots { get; }
+  /// <summary>Why it cannot be captured, or what a capture fixes.</summary>
   public string Reason { get; }
 }
 
@@ -65,6 +74,7 @@ public sealed class Plan : IDisposable {
 
   internal Plan(PlanHandle owned) { Handle = owned; }
 
+  /// <summary>Workspace, capture facts and the range that it serves.</summary>
   public PlanInfo Info {
     get {
       using (var info = new attn_plan_info()) {
@@ -89,6 +99,7 @@ public sealed class Plan : IDisposable {
     GC.KeepAlive(options);
   }
 
+  /// <summary>Gives the reference back.</summary>
   public void Dispose() { Handle.Dispose(); }
 }
 

@@ -5,20 +5,30 @@ namespace AttnC {
 
 /// <summary>An element type, by DLPack's code and its size in bits.</summary>
 public struct ElementType : IEquatable<ElementType> {
+  /// <summary>DLPack's: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool.</summary>
   public readonly byte Code;
+  /// <summary>Of an element.</summary>
   public readonly byte Bits;
 
+  /// <summary>A type that has no name here.</summary>
   public ElementType(byte code, byte bits) {
     Code = code;
     Bits = bits;
   }
 
+  /// <summary>Arrays of ushort hold it.</summary>
   public static readonly ElementType Float16 = new ElementType(2, 16);
+  /// <summary>Arrays of ushort hold it.</summary>
   public static readonly ElementType BFloat16 = new ElementType(4, 16);
+  /// <summary>float</summary>
   public static readonly ElementType Float32 = new ElementType(2, 32);
+  /// <summary>double</summary>
   public static readonly ElementType Float64 = new ElementType(2, 64);
+  /// <summary>int</summary>
   public static readonly ElementType Int32 = new ElementType(0, 32);
+  /// <summary>long</summary>
   public static readonly ElementType Int64 = new ElementType(0, 64);
+  /// <summary>bool, a byte</summary>
   public static readonly ElementType Bool = new ElementType(6, 8);
 
   /// <summary>What an array of this element has; 16-bit floats must be named.</summary>
@@ -37,10 +47,13 @@ public struct ElementType : IEquatable<ElementType> {
     throw new ArgumentException("arrays of " + type + " are no tensors");
   }
 
+  /// <summary>The same code and size.</summary>
   public bool Equals(ElementType other) { return Code == other.Code && Bits == other.Bits; }
+  /// <summary>The same code and size.</summary>
   public override bool Equals(object other) {
     return other is ElementType && Equals((ElementType)other);
   }
+  /// <summary>Of code and size.</summary>
   public override int GetHashCode() { return Code << 8 | Bits; }
 }
 
@@ -82,10 +95,12 @@ public sealed class Tensor {
     }
   }
 
+  /// <summary>Such memory of float.</summary>
   public static Tensor OfSpan(Span<float> pinned, params long[] shape) {
     return OfSpan(ElementType.Float32, MemoryMarshal.AsBytes(pinned), shape);
   }
 
+  /// <summary>Such memory of int.</summary>
   public static Tensor OfSpan(Span<int> pinned, params long[] shape) {
     return OfSpan(ElementType.Int32, MemoryMarshal.AsBytes(pinned), shape);
   }

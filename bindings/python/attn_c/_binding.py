@@ -49,7 +49,7 @@ class Binding:
     @property
     def _open_handle(self) -> native.attn_binding:
         if self._handle is None:
-            raise InvalidArgument("the binding is closed")
+            raise InvalidArgument(f"{self.op.title}: the binding is closed")
         return self._handle
 
     def _set(self, bind: Callable[..., None], kind: str, info: SlotInfo, value: Any) -> None:
@@ -57,7 +57,7 @@ class Binding:
             bind(self._open_handle, info.slot, None)
             self._kept.pop((kind, info.slot), None)
             return
-        arguments = Arguments()
+        arguments = Arguments(self.op.title)
         arguments.add(info, value, NO_WAIT)
         bind(self._open_handle, info.slot, arguments.native.tensor(0))
         self._kept[kind, info.slot] = arguments
@@ -76,7 +76,7 @@ class Binding:
         """Finds or makes the plan for what is bound; options as Op.prepare's. Raises Unsupported
         with the reason of every engine, InvalidArgument for shapes that do not fit."""
         desc = native.attn_prepare_desc()
-        fill_prepare_desc(desc, **options)
+        fill_prepare_desc(desc, of=self.op.title, **options)
         native.attn_binding_prepare(self._open_handle, desc)
 
     def execute(self, stream: Any = None, workspace: Any = None, prepare: bool = False,
@@ -91,7 +91,8 @@ class Binding:
         if stream is None and self._current is not None:
             stream = self._current()
         native.attn_binding_execute(
-            self._open_handle, execute_desc(stream, workspace, prepare, bake_host_values))
+            self._open_handle,
+            execute_desc(stream, workspace, prepare, bake_host_values, self.op.title))
 
     def capture_support(self) -> PlanInfo:
         """Whether a stream capture can record execute, and what it would fix."""

@@ -30,8 +30,9 @@ CODES = {
 _NAMES = {code: name for name, code in CODES.items()}
 
 
-def code_of(dtype: Any) -> tuple[int, int]:
-    """(code, bits) of a name, a numpy type, or anything whose text ends in a name."""
+def code_of(dtype: Any, where: str = "") -> tuple[int, int]:
+    """(code, bits) of a name, a numpy type, or anything whose text ends in a name. where: operator
+    and argument, for messages."""
     if isinstance(dtype, str):
         name = dtype
     else:
@@ -40,7 +41,8 @@ def code_of(dtype: Any) -> tuple[int, int]:
         except TypeError:
             name = str(dtype).rpartition(".")[2]  # torch.float16
     if name not in CODES:
-        raise InvalidArgument(f"the element type {dtype!r} is unknown; there are "
+        of = f"{where}: " if where else ""
+        raise InvalidArgument(f"{of}the element type {dtype!r} is unknown; there are "
                               f"{', '.join(CODES)}")
     return CODES[name]
 

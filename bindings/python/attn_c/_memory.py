@@ -111,7 +111,8 @@ class Tensor:
         Type and shape must be its own, without gaps."""
         self._check_dense("copy_from")
         if self.read_only:
-            raise InvalidArgument("copy_from: the tensor is read-only")
+            raise InvalidArgument("copy_from: expected a tensor that can be written to; got a "
+                                  "read-only one")
         if isinstance(source, Tensor):
             source._check_dense("copy_from: source")
             kind, shape, address = source.dtype, source.shape, source.address
@@ -170,7 +171,8 @@ def view(array: np.ndarray, dtype: Any = None, shape: Optional[Sequence[int]] = 
     refused by the calls that take the tensor.
     """
     if not array.flags.c_contiguous:
-        raise InvalidArgument("view: expected an array without gaps")
+        raise InvalidArgument(f"view: expected an array without gaps; got strides of "
+                              f"{array.strides} bytes for {array.shape}")
     address = array.__array_interface__["data"][0]
     return Tensor(array, address, array.dtype if dtype is None else dtype,
                   array.shape if shape is None else shape, strides=strides,

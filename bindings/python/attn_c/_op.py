@@ -30,9 +30,9 @@ class Support(NamedTuple):
         return self.ok
 
 
-def _add_attribute(attributes: native.AttributeList, name: str, value: Any) -> None:
-    name = text("the name of an attribute", name)
-    title = f"attribute '{name}'"
+def _add_attribute(of: str, attributes: native.AttributeList, name: str, value: Any) -> None:
+    name = text(f"{of}: the name of an attribute", name)
+    title = f"{of}: attribute '{name}'"
     if isinstance(value, (str, bytes)):
         attributes.add_string(name, text(title, value))
     elif isinstance(value, numbers.Integral):
@@ -65,14 +65,16 @@ class Op:
 
     def __init__(self, context: "Context", domain: str, type: str, version: int,
                  label: Optional[str], attributes: Mapping[str, Any]) -> None:
-        kept = native.AttributeList()
-        for name, value in attributes.items():
-            _add_attribute(kept, name, value)
         desc = native.attn_op_desc()
         desc.domain, desc.type = text("domain", domain), text("type", type)
-        desc.version = integer("version", version, "int32")
         if label is not None:
-            desc.label = text("label", label)
+            desc.label = text(f"{desc.type}: label", label)
+        # As the library's own messages begin.
+        self.title: str = f"{desc.type} '{desc.label}'" if desc.label else desc.type
+        desc.version = integer(f"{self.title}: version", version, "int32")
+        kept = native.AttributeList()
+        for name, value in attributes.items():
+            _add_attribute(self.title, kept, name, value)
         desc.set_attributes(kept)
         self.context: Context = context
         self.handle: native.attn_op = native.attn_op_create(context.handle, desc)
@@ -89,7 +91,7 @@ class Op:
         try:
             return slots[name]
         except KeyError:
-            raise InvalidArgument(f"{self.info.type} has no {kind} {name!r}; there are "
+            raise InvalidArgument(f"{self.title} has no {kind} {name!r}; there are "
                                   f"{', '.join(slots)}") from None
 
     def input_info(self, name: str) -> SlotInfo:
@@ -103,7 +105,7 @@ class Op:
     def input_arguments(self, inputs: Mapping[str, Any],
                         stream: Optional[int] = None) -> Arguments:
         """The inputs as the library takes them; arrays or TensorSpecs."""
-        arguments = Arguments()
+        arguments = Arguments(self.title)
         for name, value in inputs.items():
             info = self.input_info(name)
             if value is not None:
@@ -113,7 +115,7 @@ class Op:
     def output_arguments(self, outputs: Union[Mapping[str, Any], Sequence[str]],
                          stream: Optional[int] = None) -> Arguments:
         """The outputs as the library takes them; names alone where their shape follows."""
-        arguments = Arguments()
+        arguments = Arguments(self.title)
         wanted = outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
         for name, value in wanted.items():
             info = self.output_info(name)
@@ -129,7 +131,7 @@ class Op:
         if stream is None and self.on_device:
             current = current_of(tensors.values())
             return current() if current is not None else None
-        return handle_of(stream)
+        return handle_of(stream, self.title)
 
     def _add_aliases(self, outs: Arguments, aliases: Optional[Mapping[str, str]]) -> None:
         for output, source in (aliases or {}).items():
@@ -156,7 +158,7 @@ class Op:
         desc = native.attn_query_desc()
         desc.set_arguments(ins.native, outs.native)
         if engine is not None:
-            desc.engine = text("engine", engine)
+            desc.engine = text(f"{self.title}: engine", engine)
         support = native.attn_support()
         native.attn_op_query(self.handle, desc, support)
         return Support(bool(support.supported), support.reason,
@@ -212,7 +214,7 @@ class Op:
     def _prepare(self, ins: Arguments, outs: Arguments, **options: Any) -> Plan:
         desc = native.attn_prepare_desc()
         desc.set_arguments(ins.native, outs.native)
-        fill_prepare_desc(desc, **options)
+        fill_prepare_desc(desc, of=self.title, **options)
         return Plan(self, native.attn_op_prepare(self.handle, desc))
 
     def bind(self, session: Optional["Session"] = None,
@@ -251,7 +253,7 @@ class Op:
             results[name] = given[name] if name in given else self._make(ins, name, family)
         outs = self.output_arguments(results, stream)
         plan = self._prepare(ins, outs, engine=engine)
-        plan.run(ins, outs, session, execute_desc(stream))
+        plan.run(ins, outs, session, execute_desc(stream, of=self.title))
         family.wait(stream)
         values = [value if name in given else family.finish(value)
                   for name, value in results.items()]
@@ -260,6 +262,6 @@ class Op:
     def _make(self, ins: Arguments, name: str, family: Family) -> Any:
         spec, depends = self._infer(ins, self.output_info(name))
         if depends:
-            raise InvalidArgument(f"{name}: its shape {tuple(spec.shape)} depends on a value on "
-                                  f"the device; give its memory with out=")
+            raise InvalidArgument(f"{self.title}: {name}: its shape {tuple(spec.shape)} depends "
+                                  f"on a value on the device; give its memory with out=")
         return family.empty(spec)

@@ -61,29 +61,31 @@ def whole_text(ask: Callable[..., tuple[str, int]], *arguments: Any) -> str:
 def fill_prepare_desc(desc: native.attn_prepare_desc, engine: Optional[str] = None,
                       batch_invariant: bool = False, allow_tf32: bool = False,
                       check_on_host: bool = False, max_batch: int = 0, max_query_length: int = 0,
-                      max_total_length: int = 0) -> None:
-    """The options of prepare; see Op.prepare."""
+                      max_total_length: int = 0, of: str = "") -> None:
+    """The options of prepare; see Op.prepare. of: the operator with its label, for messages."""
+    of = f"{of}: " if of else ""
     desc.flags = ((native.ATTN_PREPARE_BATCH_INVARIANT if batch_invariant else 0)
                   | (native.ATTN_PREPARE_ALLOW_TF32 if allow_tf32 else 0)
                   | (native.ATTN_PREPARE_CHECK_ON_HOST if check_on_host else 0))
     if engine is not None:
-        desc.engine = text("engine", engine)
-    desc.max_batch = integer("max_batch", max_batch, "int64")
-    desc.max_query_length = integer("max_query_length", max_query_length, "int64")
-    desc.max_total_length = integer("max_total_length", max_total_length, "int64")
+        desc.engine = text(f"{of}engine", engine)
+    desc.max_batch = integer(f"{of}max_batch", max_batch, "int64")
+    desc.max_query_length = integer(f"{of}max_query_length", max_query_length, "int64")
+    desc.max_total_length = integer(f"{of}max_total_length", max_total_length, "int64")
 
 
 def execute_desc(stream: Any = None, workspace: Any = None, prepare: bool = False,
-                 bake_host_values: bool = False) -> Optional[native.attn_execute_desc]:
-    """The options of execute; None where all are the defaults."""
+                 bake_host_values: bool = False,
+                 of: str = "") -> Optional[native.attn_execute_desc]:
+    """The options of execute; None where all are the defaults. of: as for prepare."""
     if stream is None and workspace is None and not prepare and not bake_host_values:
         return None
     desc = native.attn_execute_desc()
     desc.flags = ((native.ATTN_EXECUTE_PREPARE if prepare else 0)
                   | (native.ATTN_EXECUTE_BAKE_HOST_VALUES if bake_host_values else 0))
-    desc.stream = handle_of(stream)
+    desc.stream = handle_of(stream, of)
     if workspace is not None:
-        desc.workspace, desc.workspace_bytes = memory_of(workspace)
+        desc.workspace, desc.workspace_bytes = memory_of(workspace, of)
     return desc
 
 
@@ -116,7 +118,7 @@ class Plan:
                 return
         ins = op.input_arguments(inputs, stream)
         outs = op.output_arguments(outputs, stream)
-        desc = execute_desc(stream, workspace, bake_host_values=bake_host_values)
+        desc = execute_desc(stream, workspace, bake_host_values=bake_host_values, of=op.title)
         self.run(ins, outs, session, desc)
 
     def run(self, ins: Arguments, outs: Arguments, session: Optional["Session"],

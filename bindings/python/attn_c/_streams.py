@@ -12,11 +12,12 @@ NO_WAIT = -1  # DLPack's word for: the producer need not wait for anybody
 _ATTRIBUTES = ("cuda_stream", "ptr")  # of PyTorch's and CuPy's streams
 
 
-def handle_of(stream: Any) -> Optional[int]:
+def handle_of(stream: Any, of: str = "") -> Optional[int]:
     """The handle of a stream: an int, None for the null stream, an object with __cuda_stream__, or
-    a stream of PyTorch or CuPy."""
+    a stream of PyTorch or CuPy. of: the operator with its label, for messages."""
     if stream is None:
         return None
+    of = f"{of}: " if of else ""
     if not isinstance(stream, int):
         protocol = getattr(stream, "__cuda_stream__", None)
         if protocol is not None:
@@ -30,9 +31,9 @@ def handle_of(stream: Any) -> Optional[int]:
         number = operator.index(stream)
     except TypeError:
         raise InvalidArgument(
-            "stream: expected an int, None, an object with __cuda_stream__ or a stream of PyTorch "
-            f"or CuPy; got {type(stream).__name__}") from None
-    return integer("stream", number, "uint64") or None
+            f"{of}stream: expected an int, None, an object with __cuda_stream__ or a stream of "
+            f"PyTorch or CuPy; got {type(stream).__name__}") from None
+    return integer(f"{of}stream", number, "uint64") or None
 
 
 def root_of(value: Any) -> str:

@@ -41,14 +41,15 @@ def _is_integer(item: object) -> bool:
     return isinstance(item, numbers.Integral) and not isinstance(item, bool)
 
 
-def _array_of_numbers(info: SlotInfo, value: Any) -> "np.ndarray[Any, Any]":
-    """An int, or a sequence of ints, for a slot that takes one integer type."""
+def _array_of_numbers(where: str, info: SlotInfo, value: Any) -> "np.ndarray[Any, Any]":
+    """An int, or a sequence of ints, for a slot that takes one integer type. where: operator and
+    argument, for messages."""
     types = info.types
     if len(types) == 1 and types[0].startswith(("int", "uint")):
         try:
             array = np.asarray(value)
         except ValueError as error:
-            raise InvalidArgument(f"{info.name}: {error}") from error
+            raise InvalidArgument(f"{where}: {error}") from error
         wanted = np.dtype(types[0])
         limits = np.iinfo(wanted)
         if array.dtype.kind not in "iu" and array.size:
@@ -56,10 +57,11 @@ def _array_of_numbers(info: SlotInfo, value: Any) -> "np.ndarray[Any, Any]":
             array = np.asarray(value, object)
         if array.dtype.kind in "iu" or all(_is_integer(item) for item in array.flat):
             if array.size and (array.min() < limits.min or array.max() > limits.max):
-                raise InvalidArgument(f"{info.name}: {shown(value)} does not fit {wanted.name}")
+                raise InvalidArgument(f"{where}: expected {limits.min} to {limits.max}; "
+                                      f"got {shown(value)}, which does not fit {wanted.name}")
             return array.astype(wanted)
     raise InvalidArgument(
-        f"{info.name}: expected a tensor with DLPack of type {' or '.join(types)}; "
+        f"{where}: expected a tensor with DLPack of type {' or '.join(types)}; "
         f"got {type(value).__name__}")
 
 
@@ -67,12 +69,16 @@ class Arguments:
     """The inputs or outputs of one call: descriptions for the library, and what keeps the memory.
 
     `native` points into memory of the objects in `kept`: both live until the call, or the binding
-    that took them, has ended.
+    that took them, has ended. of: the operator with its label, for messages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, of: str = "") -> None:
+        self._of = of
         self.native = native.ArgumentList()
         self.kept: list[tuple[object, object]] = []
+
+    def _where(self, info: SlotInfo) -> str:
+        return f"{self._of}: {info.name}" if self._of else info.name
 
     def add(self, info: SlotInfo, value: Any, stream: Optional[int] = None) -> None:
         """Adds an array, a tensor, or for integer slots plain numbers. stream: the handle of the
@@ -82,7 +88,7 @@ class Arguments:
             self.kept.append((value, None))
             return
         if not hasattr(value, "__dlpack__"):
-            value = _array_of_numbers(info, value)
+            value = _array_of_numbers(self._where(info), info, value)
         try:
             if isinstance(value, np.ndarray) and is_extension(value.dtype):
                 self._add_extension_type(info, value)
@@ -92,23 +98,23 @@ class Arguments:
         except (BufferError, TypeError, ValueError) as error:
             if isinstance(error, InvalidArgument):
                 raise
-            raise InvalidArgument(f"{info.name}: {error}") from error
+            raise InvalidArgument(f"{self._where(info)}: {error}") from error
         self.kept.append((value, capsule))
 
     def _add_extension_type(self, info: SlotInfo, array: "np.ndarray[Any, Any]") -> None:
         """A numpy array of a type that numpy cannot pass on by DLPack, as bfloat16."""
-        code, bits = code_of(array.dtype)
+        code, bits = code_of(array.dtype, self._where(info))
         size = array.itemsize
         if any(stride % size for stride in array.strides):
-            raise InvalidArgument(f"{info.name}: the strides {array.strides} are no multiples of "
-                                  f"the element size {size}")
+            raise InvalidArgument(f"{self._where(info)}: expected strides in bytes that are "
+                                  f"multiples of the element size {size}; got {array.strides}")
         flags = 0 if array.flags.writeable else native.ATTN_TENSOR_READ_ONLY
         if not self.native.add_memory(
                 info.slot, flags, native.ATTN_DEVICE_CPU, 0, code, bits, array.shape,
                 [stride // size for stride in array.strides],
                 array.__array_interface__["data"][0]):
-            raise InvalidArgument(f"{info.name}: rank {array.ndim} is beyond "
-                                  f"{native.ATTN_MAX_RANK}")
+            raise InvalidArgument(f"{self._where(info)}: expected at most {native.ATTN_MAX_RANK} "
+                                  f"axes; got {array.ndim}")
         self.kept.append((array, None))
 
     def add_spec(self, info: SlotInfo, value: Any, stream: Optional[int] = None) -> None:
@@ -116,15 +122,15 @@ class Arguments:
         if not isinstance(value, tuple) or len(value) not in (2, 3) or isinstance(value[0], int):
             self.add(info, value, stream)
             return
-        spec = TensorSpec(*value)
-        code, bits = code_of(spec.dtype)
-        device_type, device_id = (integer(f"{info.name}: device", number, "int32")
+        spec, where = TensorSpec(*value), self._where(info)
+        code, bits = code_of(spec.dtype, where)
+        device_type, device_id = (integer(f"{where}: device", number, "int32")
                                   for number in spec.device or (0, 0))
-        shape = [-1 if size is None else integer(f"{info.name}: shape", size, "int64")
+        shape = [-1 if size is None else integer(f"{where}: shape", size, "int64")
                  for size in spec.shape]
         if not self.native.add_shape(info.slot, device_type, device_id, code, bits, shape):
-            raise InvalidArgument(f"{info.name}: rank {len(shape)} is beyond "
-                                  f"{native.ATTN_MAX_RANK}")
+            raise InvalidArgument(f"{where}: expected at most {native.ATTN_MAX_RANK} axes; "
+                                  f"got {len(shape)}")
 
 
 def spec_of(tensor: native.attn_tensor) -> TensorSpec:
@@ -134,19 +140,22 @@ def spec_of(tensor: native.attn_tensor) -> TensorSpec:
                       (tensor.device_type, tensor.device_id))
 
 
-def memory_of(value: Any) -> tuple[int, int]:
-    """(address, bytes) of a writable array without gaps, for scratch."""
-    arguments = Arguments()
+def memory_of(value: Any, of: str = "") -> tuple[int, int]:
+    """(address, bytes) of a writable array without gaps, for scratch. of: as Arguments has it."""
+    arguments = Arguments(of)
+    where = f"{of}: workspace" if of else "workspace"
     info = SlotInfo("workspace", 0, False, ("uint8",), "(bytes)", 0, None)
     arguments.add(info, value)
     tensor = arguments.native.tensor(0)
     elements = 1
     for axis in reversed(range(tensor.ndim)):
         if tensor.extent(axis) > 1 and tensor.stride(axis) != elements:
-            raise InvalidArgument("workspace: expected an array without gaps")
+            strides = [tensor.stride(at) for at in range(tensor.ndim)]
+            raise InvalidArgument(f"{where}: expected an array without gaps; got strides {strides}")
         elements *= tensor.extent(axis)
     if tensor.flags & native.ATTN_TENSOR_READ_ONLY:
-        raise InvalidArgument("workspace: the array is read-only")
+        raise InvalidArgument(f"{where}: expected an array that can be written to; got a "
+                              "read-only one")
     return tensor.data + tensor.byte_offset, elements * tensor.dtype.bits // 8
 
 

@@ -26,7 +26,10 @@ def shown(value: object) -> str:
 
 def integer(name: str, value: Any, type_name: str) -> int:
     """An integer of a type of the library. Raises TypeError for what is none."""
-    number: int = operator.index(value)
+    try:
+        number: int = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer; got {type(value).__name__}") from None
     least, most = _LIMITS[type_name]
     if not least <= number <= most:
         raise InvalidArgument(f"{name}: expected {least} to {most}; got {shown(number)}")
@@ -56,6 +59,8 @@ def text(name: str, value: Any) -> str:
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise InvalidArgument(f"{name}: expected a text that UTF-8 can hold; got {value!r} "
                               f"({error.reason} at {error.start})") from error
-    if isinstance(checked, str) and "\0" in checked:
+    if not isinstance(checked, str):
+        raise TypeError(f"{name}: expected a text; got {type(value).__name__}")
+    if "\0" in checked:
         raise InvalidArgument(f"{name}: expected a text without NUL; got {value!r}")
     return checked
