@@ -3,14 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <iostream>
 #include <map>
-#include <mutex>
-#include <thread>
 
-#include "gpu/run.h"
-#include "gpu/warm_up.h"
+#include "gpu/seeds.h"
 #include "matrix/attention_case.h"
 
 namespace attn::gpu {
@@ -23,34 +19,21 @@ using matrix::KeyForm;
 constexpr int64_t kProblems = 500;  // that the generic engine must have accepted
 constexpr int64_t kChosen = 96;     // problems under the engine of the library's choice
 constexpr uint64_t kMostSeeds = 3000;
-constexpr size_t kMostFailures = 8;
 
 // What CUDA devices do not take, by a part of the words that they say.
 constexpr std::array kRefusals = {"float64"};
 
-class Totals {
+class Totals final : public SeedTotals {
  public:
   void add(const std::string& engine, const RunResult& result) {
     const std::lock_guard lock(mutex_);
-    if (result.verdict == Verdict::kRefused) {
-      ++refused_[result.text];
-      return;
-    }
-    ++accepted_[engine];
-  }
-  void fail(std::string text) {
-    const std::lock_guard lock(mutex_);
-    failures_.push_back(std::move(text));
+    ++(result.verdict == Verdict::kRefused ? refused_[result.text] : accepted_[engine]);
   }
   int64_t accepted(const std::string& engine) {
     const std::lock_guard lock(mutex_);
     return accepted_[engine];
   }
-  bool done() {
-    const std::lock_guard lock(mutex_);
-    return failures_.size() >= kMostFailures || accepted_["generic"] >= kProblems;
-  }
-  void report(uint64_t drawn) {
+  void report(uint64_t drawn, bool whole) {
     std::cout << drawn << " problems drawn\n";
     for (const auto& [engine, count] : accepted_) {
       std::cout << "  " << (engine.empty() ? "(chosen)" : engine) << ": accepted " << count << "\n";
@@ -58,16 +41,16 @@ class Totals {
     for (const auto& [reason, count] : refused_) {
       std::cout << "  refused " << count << "x: " << reason << "\n";
     }
-    for (const std::string& failure : failures_) ADD_FAILURE() << failure;
-    if (failures_.empty()) {
-      EXPECT_GE(accepted_["generic"], kProblems) << "too few problems were served";
-    }
+    if (!report_failures() || !whole) return;
+    EXPECT_TRUE(has_enough()) << "too few problems were served";
   }
 
  private:
-  std::mutex mutex_;
+  bool has_enough() const override {
+    const auto found = accepted_.find("generic");
+    return found != accepted_.end() && found->second >= kProblems;
+  }
   std::map<std::string, int64_t> accepted_, refused_;
-  std::vector<std::string> failures_;
 };
 
 // A refusal that the device may give, as one: the run takes it for a failure of a legal problem.
@@ -101,10 +84,7 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
       totals.add(engine, result);
       continue;
     }
-    totals.fail("seed " + std::to_string(seed) + ", engine " +
-                (engine.empty() ? "(chosen)" : engine) + ":\n" + result.text + "\n  " + c.text() +
-                "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
-                " ATTN_C_TEST_COUNT=1 gpu_tests --gtest_filter=GpuAttention.*");
+    totals.fail(seed_failure(seed, engine, result.text, c.text(), "GpuAttention.RotatingSeeds"));
     return;
   }
 }
@@ -112,30 +92,12 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
 class GpuAttention : public GpuTest {};
 
 TEST_F(GpuAttention, RotatingSeeds) {
-  const Gpu& gpu = Gpu::first();
-  const uint64_t first = matrix::rotating_seed();
-  const auto most = static_cast<uint64_t>(
-      number_from_environment("ATTN_C_TEST_COUNT", static_cast<int64_t>(kMostSeeds)));
-  std::cout << "seeds begin at " << first << " (ATTN_C_TEST_SEED repeats them)\n";
+  const SeedRange range = rotating_seeds(kMostSeeds);
   Totals totals;
-  std::atomic<uint64_t> next{0};
-  std::vector<std::thread> workers;
-  for (int w = 0; w < worker_count(); ++w) {
-    workers.emplace_back([&] {
-      try {
-        Lane lane(gpu);
-        while (!totals.done() || most < kMostSeeds) {
-          const uint64_t i = next++;
-          if (i >= most) break;
-          run_seed(lane, first + i, totals);
-        }
-      } catch (const std::exception& error) {
-        totals.fail(error.what());
-      }
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
-  totals.report(std::min(next.load(), most));
+  const uint64_t drawn = run_seeds(Gpu::first(), range, totals, [&](Lane& lane, uint64_t seed) {
+    run_seed(lane, seed, totals);
+  });
+  totals.report(drawn, range.whole);
 }
 
 }  // namespace

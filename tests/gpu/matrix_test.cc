@@ -3,14 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <iomanip>
 #include <iostream>
 #include <map>
-#include <mutex>
-#include <thread>
 
-#include "gpu/run.h"
+#include "gpu/seeds.h"
 #include "gpu/specialisation.h"
 #include "gpu/warm_up.h"
 #include "matrix/matrix.h"
@@ -23,7 +20,6 @@ using matrix::GqaOutline;
 
 constexpr int64_t kLeastProblems = 1000;  // that each engine must have accepted
 constexpr uint64_t kMostSeeds = 11000;
-constexpr int kMostFailures = 5;
 
 struct EngineCount {
   int64_t accepted = 0, refused = 0, broken = 0;
@@ -80,7 +76,7 @@ struct Problem {
   OnHost on_host;
 };
 
-class Totals {
+class Totals final : public SeedTotals {
  public:
   void add(const std::string& engine, const GqaCase& c, bool broken, const RunResult& result) {
     const std::lock_guard lock(mutex_);
@@ -97,24 +93,11 @@ class Totals {
     worst.worst_row = std::max(worst.worst_row, result.numbers.worst_row);
   }
 
-  void fail(std::string text) {
-    const std::lock_guard lock(mutex_);
-    failures_.push_back(std::move(text));
-  }
-
-  bool done() {
-    const std::lock_guard lock(mutex_);
-    if (failures_.size() >= kMostFailures) return true;
-    for (const char* engine : kEngines) {
-      const EngineCount& count = counts_[engine];
-      if (count.accepted < kLeastProblems && !not_here(engine)) return false;
-    }
-    return true;
-  }
-
   // Why an engine that accepted nothing is not of this device; null when it is.
-  const char* not_here(const std::string& engine) {
-    for (const auto& [reason, times] : counts_[engine].reasons) {
+  const char* not_here(const std::string& engine) const {
+    const auto found = counts_.find(engine);
+    if (found == counts_.end()) return nullptr;
+    for (const auto& [reason, times] : found->second.reasons) {
       if (reason.find("not on sm_") != std::string::npos) return "not of this architecture";
     }
     return nullptr;
@@ -136,8 +119,7 @@ class Totals {
         std::cout << "    refused " << times << "x: " << reason << "\n";
       }
     }
-    for (const std::string& failure : failures_) ADD_FAILURE() << failure;
-    if (!whole || failures_.size() >= kMostFailures) return;
+    if (!report_failures() || !whole) return;
     for (const char* engine : kEngines) {
       if (const char* why = not_here(engine)) {
         std::cout << "  " << engine << ": " << why << "\n";
@@ -148,9 +130,14 @@ class Totals {
   }
 
  private:
-  std::mutex mutex_;
+  bool has_enough() const override {
+    return std::all_of(std::begin(kEngines), std::end(kEngines), [&](const char* engine) {
+      const auto found = counts_.find(engine);
+      return (found != counts_.end() && found->second.accepted >= kLeastProblems) ||
+             not_here(engine) != nullptr;
+    });
+  }
   std::map<std::string, EngineCount> counts_;
-  std::vector<std::string> failures_;
 };
 
 void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
@@ -169,51 +156,30 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
       totals.add(engine, c, broken, result);
       continue;
     }
-    totals.fail(
-        "seed " + std::to_string(seed) + ", engine " + (engine.empty() ? "(chosen)" : engine) +
-        ", " + (problem.free ? "no specialisation" : text_of(problem.spec)) +
-        ", total_sequence_length " + (on_host.bound ? "on the host" : "on the device") +
-        (on_host.lengths ? ", seqlens_k on the host" : "") + ":\n" + result.text + "\n  " +
-        matrix::text_of(c.outline) + "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
-        " ATTN_C_TEST_COUNT=1 gpu_tests --gtest_filter=GpuMatrix.RotatingSeeds");
+    totals.fail(seed_failure(
+        seed, engine, result.text,
+        (problem.free ? "no specialisation" : text_of(problem.spec)) + ", total_sequence_length " +
+            (on_host.bound ? "on the host" : "on the device") +
+            (on_host.lengths ? ", seqlens_k on the host" : "") + ": " + matrix::text_of(c.outline),
+        "GpuMatrix.RotatingSeeds"));
     return;
   }
 }
 
-void run_matrix(uint64_t first, uint64_t most) {
+void run_matrix(const SeedRange& range) {
   const Gpu& gpu = Gpu::first();
   warm_up(gpu, {specialisations().begin(), specialisations().end()});
   Totals totals;
-  std::atomic<uint64_t> next{0};
-  std::vector<std::thread> workers;
-  for (int w = 0; w < worker_count(); ++w) {
-    workers.emplace_back([&] {
-      try {
-        Lane lane(gpu);
-        while (!totals.done() || most < kMostSeeds) {
-          const uint64_t i = next++;
-          if (i >= most) break;
-          run_seed(lane, first + i, totals);
-        }
-      } catch (const std::exception& error) {
-        totals.fail(error.what());
-      }
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
-  totals.report(std::min(next.load(), most), most == kMostSeeds);
+  const uint64_t drawn = run_seeds(
+      gpu, range, totals, [&](Lane& lane, uint64_t seed) { run_seed(lane, seed, totals); });
+  totals.report(drawn, range.whole);
 }
 
 class GpuMatrix : public GpuTest {};
 
-TEST_F(GpuMatrix, FixedSeeds) { run_matrix(1, kMostSeeds); }
+TEST_F(GpuMatrix, FixedSeeds) { run_matrix({1, kMostSeeds, true}); }
 
-TEST_F(GpuMatrix, RotatingSeeds) {
-  const uint64_t first = matrix::rotating_seed();
-  std::cout << "seeds begin at " << first << " (ATTN_C_TEST_SEED repeats them)\n";
-  const int64_t count = number_from_environment("ATTN_C_TEST_COUNT", kMostSeeds);
-  run_matrix(first, static_cast<uint64_t>(count));
-}
+TEST_F(GpuMatrix, RotatingSeeds) { run_matrix(rotating_seeds(kMostSeeds)); }
 
 // An engine that the tests do not know would go untested.
 TEST_F(GpuMatrix, KnowsEveryEngine) {

@@ -2,14 +2,11 @@
 // lengths in device or in host memory, broken ones as faults, and replays with others.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <iostream>
 #include <map>
-#include <mutex>
-#include <thread>
+#include <utility>
 
-#include "gpu/run.h"
-#include "gpu/warm_up.h"
+#include "gpu/seeds.h"
 #include "matrix/varlen_case.h"
 
 namespace attn::gpu {
@@ -20,7 +17,6 @@ using matrix::VarlenCase;
 constexpr int64_t kProblems = 500;  // that the generic engine must have accepted
 constexpr int64_t kFast = 100;      // most that are run with each other one, of few head sizes
 constexpr uint64_t kMostSeeds = 5000;
-constexpr size_t kMostFailures = 8;
 
 // Lengths stay in host memory in some problems.
 std::vector<Mirror::NamedTensor> tensors_of(VarlenCase& c, bool lengths_on_host) {
@@ -34,54 +30,41 @@ std::vector<Mirror::NamedTensor> tensors_of(VarlenCase& c, bool lengths_on_host)
   return tensors;
 }
 
-class Totals {
+class Totals final : public SeedTotals {
  public:
   explicit Totals(std::vector<std::string> fast_engines) : fast_engines_(std::move(fast_engines)) {}
   void add(const std::string& engine, Verdict verdict) {
     const std::lock_guard lock(mutex_);
     ++(verdict == Verdict::kRefused ? refused_ : accepted_)[engine];
   }
-  void fail(std::string text) {
-    const std::lock_guard lock(mutex_);
-    failures_.push_back(std::move(text));
-  }
   int64_t accepted(const std::string& engine) {
     const std::lock_guard lock(mutex_);
-    return accepted_[engine];
+    return count(engine);
   }
-  std::string failures() {
-    const std::lock_guard lock(mutex_);
-    std::string all;
-    for (const std::string& failure : failures_) all += failure + "\n";
-    return all;
-  }
-  bool done() {
-    const std::lock_guard lock(mutex_);
-    if (failures_.size() >= kMostFailures) return true;
-    for (const std::string& engine : fast_engines_) {
-      if (accepted_[engine] < kFast / 4) return false;
-    }
-    return accepted_["generic"] >= kProblems;
-  }
-  void report(uint64_t drawn) {
+  void report(uint64_t drawn, bool whole) {
     std::cout << drawn << " problems drawn\n";
-    for (const auto& [engine, count] : accepted_) {
-      std::cout << "  " << (engine.empty() ? "(chosen)" : engine) << ": accepted " << count
+    for (const auto& [engine, served] : accepted_) {
+      std::cout << "  " << (engine.empty() ? "(chosen)" : engine) << ": accepted " << served
                 << ", refused " << refused_[engine] << "\n";
     }
-    for (const std::string& failure : failures_) ADD_FAILURE() << failure;
-    if (!failures_.empty()) return;
-    EXPECT_GE(accepted_["generic"], kProblems);
-    for (const std::string& engine : fast_engines_) {
-      EXPECT_GE(accepted_[engine], kFast / 4) << engine;
-    }
+    if (!report_failures() || !whole) return;
+    EXPECT_GE(count("generic"), kProblems);
+    for (const std::string& engine : fast_engines_) EXPECT_GE(count(engine), kFast / 4) << engine;
   }
 
  private:
+  int64_t count(const std::string& engine) const {
+    const auto found = accepted_.find(engine);
+    return found != accepted_.end() ? found->second : 0;
+  }
+  bool has_enough() const override {
+    for (const std::string& engine : fast_engines_) {
+      if (count(engine) < kFast / 4) return false;
+    }
+    return count("generic") >= kProblems;
+  }
   const std::vector<std::string> fast_engines_;
-  std::mutex mutex_;
   std::map<std::string, int64_t> accepted_, refused_;
-  std::vector<std::string> failures_;
 };
 
 // A problem that breaks a length rule is refused where the host reads the lengths; else it faults.
@@ -120,10 +103,7 @@ void run_seed(Lane& lane, uint64_t seed, Totals& totals) {
       totals.add(engine, result.verdict);
       continue;
     }
-    totals.fail("seed " + std::to_string(seed) + ", engine " +
-                (engine.empty() ? "(chosen)" : engine) + ":\n" + result.text + "\n  " + c.text() +
-                "\n  repeat: ATTN_C_TEST_SEED=" + std::to_string(seed) +
-                " ATTN_C_TEST_COUNT=1 gpu_tests --gtest_filter=GpuVarlen.*");
+    totals.fail(seed_failure(seed, engine, result.text, c.text(), "GpuVarlen.RotatingSeeds"));
     return;
   }
 }
@@ -141,31 +121,13 @@ TEST_F(GpuVarlen, AFew) {
 
 TEST_F(GpuVarlen, RotatingSeeds) {
   const Gpu& gpu = Gpu::first();
-  const uint64_t first = matrix::rotating_seed();
-  const auto most = static_cast<uint64_t>(
-      number_from_environment("ATTN_C_TEST_COUNT", static_cast<int64_t>(kMostSeeds)));
-  std::cout << "seeds begin at " << first << " (ATTN_C_TEST_SEED repeats them)\n";
+  const SeedRange range = rotating_seeds(kMostSeeds);
   std::vector<std::string> engines = {"split-decode", "mma-prefill", "float32-prefill"};
   if (gpu.architecture() == "sm_90") engines.emplace_back("wgmma-prefill");
   Totals totals(engines);
-  std::atomic<uint64_t> next{0};
-  std::vector<std::thread> workers;
-  for (int w = 0; w < worker_count(); ++w) {
-    workers.emplace_back([&] {
-      try {
-        Lane lane(gpu);
-        while (!totals.done() || most < kMostSeeds) {
-          const uint64_t i = next++;
-          if (i >= most) break;
-          run_seed(lane, first + i, totals);
-        }
-      } catch (const std::exception& error) {
-        totals.fail(error.what());
-      }
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
-  totals.report(std::min(next.load(), most));
+  const uint64_t drawn = run_seeds(
+      gpu, range, totals, [&](Lane& lane, uint64_t seed) { run_seed(lane, seed, totals); });
+  totals.report(drawn, range.whole);
 }
 
 }  // namespace
