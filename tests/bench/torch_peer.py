@@ -1,7 +1,7 @@
 """PyTorch's scaled_dot_product_attention as a peer of the benchmarks on the CPU.
 
-Of GroupQueryAttention it computes the attention alone: no rotary embedding, nothing is appended. Its
-queries, keys and values are tensors of their own, (batch, heads, tokens, channels), made beforehand.
+Of GroupQueryAttention it computes the attention alone: no rotary embedding, nothing is appended.
+Its queries, keys and values are (batch, heads, tokens, channels), made beforehand.
 """
 
 import memory
