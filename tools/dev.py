@@ -173,7 +173,7 @@ def command_run(options):
 # Commands whose arguments are somebody else's: they are handed on as they are.
 FORWARDING = {
     "demo": (command_demo, "the attention of a real model, token by token"),
-    "bench": (command_bench, "measure: ./dev bench gqa|attention|linear|host [--peers]"),
+    "bench": (command_bench, "measure: ./dev bench gqa|attention|linear|cpu|host [--peers]"),
     "gpu-bench": (command_gpu_bench, "measure on a GPU: ./dev gpu-bench gqa|host; uses no network"),
     "run": (command_run, "run a command in the project's environment: ./dev run CMD..."),
 }

@@ -7,8 +7,12 @@ JSON: {"machine": {...}, "rows": [{"case", "metric", "unit", "ours", "peers": {n
 
 import argparse
 import json
+import os
 import pathlib
 import sys
+
+# Where numpy measures what the machine can do, it does so on threads of this program.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -18,10 +22,11 @@ import host_suite  # noqa: E402
 import linear_suite  # noqa: E402
 import machine  # noqa: E402
 import measure  # noqa: E402
+import roofline_suite  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUITES = {"gqa": gqa_suite.SUITE, "attention": attention_suite.SUITE, "linear": linear_suite.SUITE,
-          "host": host_suite}
+          "host": host_suite, "cpu": roofline_suite}
 
 
 def parse_arguments(arguments):
@@ -32,6 +37,10 @@ def parse_arguments(arguments):
     parser.add_argument("--filter", help="only cases with this text in their name and type")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the results")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="write the table")
+    parser.add_argument("--plot", type=pathlib.Path, metavar="FILE.png",
+                        help="draw the results of the suite cpu; needs matplotlib")
+    parser.add_argument("--probe", type=pathlib.Path, metavar="FILE",
+                        help="the library cpu_probe, where it is not in the build's folder lib")
     parser.add_argument("--threads", type=int, default=2, help="threads of each (2)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
     parser.add_argument("--seconds", type=float, default=0.1, help="of a round and library (0.1)")
@@ -43,6 +52,8 @@ def parse_arguments(arguments):
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads start at 1")
+    if options.plot and not hasattr(SUITES[options.suite], "plot"):
+        parser.error(f"--plot: the suite {options.suite} has no plot")
     return options
 
 
@@ -99,6 +110,8 @@ def main(arguments=None):
         options.markdown.write_text("\n\n".join(
             [f"# Suite {options.suite}", *machine.lines(description), table.markdown(),
              *verdict]) + "\n", encoding="utf-8")
+    if options.plot:
+        suite.plot(rows, options.plot)
     return 1 if options.check and len(verdict) > 1 else 0
 
 

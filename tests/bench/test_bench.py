@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 
+import numpy as np
 import pytest
 
 import attention_suite
@@ -20,6 +21,8 @@ import library
 import linear_suite
 import measure
 import memory
+import probe
+import roofline_suite
 import run
 
 CASES = pathlib.Path(run.__file__).parent / "cases"
@@ -33,6 +36,13 @@ def test_case_files_expand_and_have_unique_names(name, read, least):
     for file in (f"{name}.txt", f"{name}_quick.txt"):
         cases = read(CASES / file)
         assert len({(case.name, case.type) for case in cases}) == len(cases) >= least
+
+
+@pytest.mark.parametrize("suite", roofline_suite.SUITES)
+def test_case_files_of_the_suite_cpu_have_unique_names(suite):
+    for file in (f"cpu_{suite.name}.txt", f"cpu_{suite.name}_quick.txt"):
+        cases = suite.read_cases(CASES / file)
+        assert len({(case.name, case.type) for case in cases}) == len(cases) >= 6
 
 
 @pytest.mark.parametrize("suite", [attention_suite.SUITE, linear_suite.SUITE])
@@ -333,3 +343,58 @@ def test_executes_are_held_against_bare_launches(program):
     assert [gpu_run.is_met(row) for row, _ in pairs] == [True, False]
     with pytest.raises(gpu_host_suite.ProgramFailed, match="no device"):
         gpu_host_suite.execute_rows(program, options, {"FAILURE": "no device"})
+
+
+def test_what_the_suite_cpu_requires():
+    gqa, attention, linear = roofline_suite.SUITES
+    limit = roofline_suite.limit_us
+    prefill = case_file.GqaCase("prefill", 32, 8, 128, 1, 2048, "float32")
+    peers = {"onnxruntime": 300.0, "PyTorch": 240.0}
+    assert limit(gqa, prefill, "simd-prefill", peers, 9.0) == pytest.approx(200)
+    assert limit(gqa, prefill, "amx-prefill", peers, 9.0) == pytest.approx(120)
+    assert limit(gqa, prefill, "simd-prefill", {}, 9.0) is None
+    decode = dataclasses.replace(prefill, phase="decode", tokens=8192)
+    assert limit(gqa, decode, "simd-decode", peers, 85.0) == pytest.approx(100)
+    assert limit(gqa, decode, "simd-decode", peers, 500.0) == pytest.approx(160)
+    small = dataclasses.replace(decode, num_heads=12, kv_num_heads=12, head_size=64, tokens=128)
+    assert limit(gqa, small, "simd-decode", peers, 1.0) == 10
+    masked = attention_suite.AttentionCase(12, 12, 64, 1, 128, "float16", "all", "float")
+    assert limit(attention, masked, "simd-prefill", peers, None) == pytest.approx(120)
+    tokens = linear_suite.LinearCase(16, 16, 32, 128, 1, 2048, "float32")
+    assert limit(linear, tokens, "recurrent", peers, None) == pytest.approx(60)
+
+
+def test_rows_of_the_suite_cpu():
+    case = case_file.GqaCase("decode", 4, 2, 8, 3, 5, "float16")
+    times = {"ours": 2e-6, "PyTorch": 3e-6, "floor": 1e-6}
+    row = roofline_suite.row_of(roofline_suite.SUITES[0], case, times, "e", 2, 0.5)
+    assert row["peers"] == {"PyTorch": pytest.approx(3)} and row["limit"] is None
+    assert row["floor_us"] == pytest.approx(0.5) and row["of_floor"] == pytest.approx(0.25)
+    cells = roofline_suite.cells_of(case, row)
+    assert len(cells) == len(roofline_suite.COLUMNS)
+    assert "- / 1.50" in cells and "25%" in cells
+    bare = roofline_suite.row_of(roofline_suite.SUITES[0], case, {"ours": 2e-6}, "e", 2)
+    assert "-" in roofline_suite.cells_of(case, bare) and bare["of_floor"] is None
+
+
+@pytest.mark.parametrize("make", [probe.Numpy, lambda: probe.load(BUILD)])
+def test_probes_run_on_any_number_of_threads(make):
+    machine = make()
+    turns = [[np.full(size, 3, np.uint16) for size in (1, 63, 5000)] for _ in range(2)]
+    for threads in (1, 3, 2):
+        read = machine.reader(turns, threads)
+        product = machine.product(1e6, threads)
+        for _ in range(3):
+            read()
+            product()
+
+
+def test_the_suite_cpu_runs_in_the_same_run_as_its_floor(tmp_path, capsys):
+    out = tmp_path / "cpu.json"
+    run.main(["cpu", "--quick", "--filter", "D64 B1 T128 float32", "--rounds", "1", "--seconds",
+              "0.001", "--json", str(out), "--build", BUILD or str(tmp_path)])
+    row, = json.loads(out.read_text())["rows"]
+    assert row["ours"] > 0 and row["floor_us"] > 0 and row["limit"] == 10
+    assert "decode 12/12 D64 B1 T128" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run.parse_arguments(["gqa", "--plot", "x.png"])
