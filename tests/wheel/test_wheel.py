@@ -6,6 +6,8 @@ import subprocess
 import sys
 import zipfile
 
+import pytest
+
 from conftest import ROOT, VERSIONS, find_python
 
 MAX_BYTES = 20 << 20
@@ -95,6 +97,31 @@ def test_its_own_library_is_used(installed):
             "found = {line.split()[-1] for line in lines if 'libattn_c' in line}\n"
             "print(found == {inside + '/libattn_c.so.0'})\n")
     assert run(installed, "-c", code) == "True\n"
+
+
+FAKE = ROOT / "build" / "release" / "tests" / "loading" / "fakes" / "libcuda.so.1"
+# The fake driver's state begins with version, devices, and the compute capability.
+ON_THE_FAKE = """
+import ctypes, json, sys, attn_c
+fake = ctypes.CDLL(sys.argv[1]).fake_driver
+fake.restype = ctypes.POINTER(ctypes.c_int)
+for fake()[2], fake()[3] in ((8, 0), (8, 9), (9, 0)):
+    context = attn_c.Context("cuda", driver_path=sys.argv[1], nvrtc_path="/no/such/libnvrtc.so",
+                             disk_cache=False, ignore_environment=True)
+    plan = context.op("ai.onnx", "TensorScatter", 24).prepare(
+        {"past_cache": ("float16", (1, 2, 8, 64)), "update": ("float16", (1, 2, 1, 64)),
+         "write_indices": ("int64", (1,))})
+    print(context.info.architecture, "kernel from pack" in json.dumps(plan.describe()))
+"""
+
+
+def test_the_pack_beside_the_library_is_used_without_a_compiler(wheel, installed):
+    if "attn_c/attn_c_kernels.pack" not in zipfile.ZipFile(wheel).namelist():
+        pytest.skip("no pack was made: NVRTC (tests/tools/requirements-kernels.txt) is not here")
+    if not FAKE.exists():
+        pytest.skip("the fake driver of tests/loading was not built")
+    lines = run(installed, "-c", ON_THE_FAKE, str(FAKE)).splitlines()
+    assert lines == ["sm_80 True", "sm_89 True", "sm_90 True"]
 
 
 def test_the_commands_need_no_other_package(installed):

@@ -17,8 +17,9 @@ public enum Severity {
   Error = 4
 }
 
-/// <summary>Gives memory for scratch; any threads at once. What it throws counts as no memory:
-/// the call around it fails with Status.OutOfMemory.</summary>
+/// <summary>Gives memory of sessions: scratch, and on a CUDA device the words of their faults; any
+/// threads at once. attn_c.h says which kinds are asked for, and in which order streams use them.
+/// What it throws counts as no memory: the call around it fails with Status.OutOfMemory.</summary>
 public interface IAllocator {
   /// <summary>Memory of a size in bytes at an address that is a multiple of `alignment`; zero for
   /// none. `stream` is the one that device memory is ordered on.</summary>

@@ -32,7 +32,7 @@ public sealed class ContextOptions {
   public Action<Severity, string> Log { get; set; }
   /// <summary>The least that is logged; null is what ATTN_C_LOG_LEVEL says, or warnings.</summary>
   public Severity? MinimumSeverity { get; set; }
-  /// <summary>Gives memory for scratch.</summary>
+  /// <summary>Gives memory of sessions.</summary>
   public IAllocator Allocator { get; set; }
   /// <summary>CPU: runs tasks on threads of the program.</summary>
   public IExecutor Executor { get; set; }

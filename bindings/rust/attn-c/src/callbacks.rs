@@ -39,7 +39,8 @@ impl Severity {
 /// its line alone.
 pub type Log = Box<dyn Fn(Severity, &str) + Send + Sync>;
 
-/// Gives memory for scratch; any threads at once.
+/// Gives memory of sessions: scratch, and on a CUDA device the words of their faults; any threads
+/// at once. The C header says which kinds are asked for, and in which order streams use them.
 ///
 /// # Safety
 /// What `allocate` returns, unless null, is memory of that kind and size at an address that is a

@@ -36,7 +36,7 @@ pub struct ContextOptions {
     pub log: Option<Log>,
     /// Warnings, where it is left out.
     pub minimum_severity: Option<Severity>,
-    /// Gives memory for scratch.
+    /// Gives memory of sessions.
     pub allocator: Option<Box<dyn Allocator>>,
     /// CPU: runs tasks on threads of the program.
     pub executor: Option<Box<dyn Executor>>,
