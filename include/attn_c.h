@@ -194,9 +194,9 @@ typedef struct attn_alias {
  *
  * HOST, on the CPU: scratch. DEVICE, on a CUDA device: scratch, asked for inside an execute with
  * its `stream`, on which alone it is used next, so that cuMemAllocAsync and caching allocators
- * serve; and 64 KiB a session with a null stream, to be usable at once on every stream. PINNED, on
- * a CUDA device: 64 bytes a session that the device can address (cuMemHostAlloc, cudaMallocHost),
- * null stream. The device's CUDA context is current and the thread's capture mode is relaxed
+ * serve; and a little over 64 KiB a session with a null stream, to be usable at once on every
+ * stream. PINNED, on a CUDA device: a few bytes a session that the device can address
+ * (cuMemHostAlloc, cudaMallocHost), null stream. The device's CUDA context is current and the thread's capture mode is relaxed
  * meanwhile.
  *
  * `deallocate` gets what allocate gave with its size. A stream that is not null is that of the

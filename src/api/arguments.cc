@@ -32,8 +32,9 @@ void check_memory(const SlotSchema& slot, const DeviceIdentity& device, Placemen
   const uint32_t accepted =
       (slot.memory & ATTN_MEMORY_PINNED) != 0 ? slot.memory | ATTN_MEMORY_HOST : slot.memory;
   if ((accepted & kind) == 0) {
-    fail_argument(slot.name, ": lies in ", kind == ATTN_MEMORY_HOST ? "host" : "device",
-                  " memory, which this operator does not take there");
+    const bool host = kind == ATTN_MEMORY_HOST;
+    fail_argument(slot.name, ": expected ", host ? "device" : "host", " memory; got ",
+                  host ? "host" : "device", " memory");
   }
 }
 

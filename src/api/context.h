@@ -25,8 +25,13 @@ struct attn_context final : attn::api::Object<attn_context, attn::api::ObjectKin
   // Refuses the name of an engine that there is not. Empty is fine.
   void check_engine(const std::string& name, const char* argument) const;
 
-  void log(int32_t severity, const std::string& text) const {
-    if (callbacks.logs(severity)) callbacks.log(severity, text.c_str());
+  // `text` becomes one line, whatever a label in it holds.
+  void log(int32_t severity, std::string text) const {
+    if (!callbacks.logs(severity)) return;
+    for (char& c : text) {
+      if (static_cast<unsigned char>(c) < ' ') c = ' ';
+    }
+    callbacks.log(severity, text.c_str());
   }
 
   // The order is that of destruction, from the bottom up: the back end may use the callbacks and

@@ -1,5 +1,7 @@
 #include "api/execute.h"
 
+#include <limits>
+
 #include "api/arguments.h"
 #include "api/guard.h"
 #include "api/plan.h"
@@ -54,8 +56,13 @@ void run_call(const attn_op& op, const PlanEntry& entry, const Lowering& lowerin
     if (options.workspace_bytes < needed) {
       fail_argument("workspace_bytes is ", options.workspace_bytes, "; the plan needs ", needed);
     }
-    if (reinterpret_cast<uintptr_t>(options.workspace) % alignment != 0) {
+    const auto address = reinterpret_cast<uintptr_t>(options.workspace);
+    if (address % alignment != 0) {
       fail_argument("workspace is not aligned to ", alignment, " bytes");
+    }
+    if (options.workspace_bytes > std::numeric_limits<uintptr_t>::max() - address) {
+      fail_argument("workspace of ", options.workspace_bytes,
+                    " bytes reaches beyond the end of the address space");
     }
     launch.workspace = options.workspace;
     launch.workspace_bytes = options.workspace_bytes;

@@ -29,9 +29,7 @@ void fill_plan_info(const attn_op& op, const PlanEntry& entry, const BakedSlots&
   info.max_total_length = key.range.total;
   if (plan.capturable()) {
     info.capture_flags = ATTN_CAPTURE_SUPPORTED | ATTN_CAPTURE_POINTERS_BAKED;
-    if (key.lengths.values == Placement::kDevice) {
-      info.capture_flags |= ATTN_CAPTURE_LENGTHS_ON_DEVICE;
-    }
+    if (are_on_device(key.lengths)) info.capture_flags |= ATTN_CAPTURE_LENGTHS_ON_DEVICE;
     if (info.workspace_bytes > 0) info.capture_flags |= ATTN_CAPTURE_WORKSPACE_MUST_PERSIST;
   }
   info.baked_slot_count = baked.count;

@@ -69,12 +69,14 @@ std::shared_ptr<const PlanEntry> PlanCache::find_or_make(PlanKey key, const Make
 
 std::shared_ptr<const PlanEntry> PlanCache::find_covering(const Lowering& call,
                                                           const std::string& engine, uint32_t flags,
-                                                          const ShapeRange& range) {
+                                                          const ShapeRange& range,
+                                                          uint64_t most_workspace) {
   const std::lock_guard lock(mutex_);
   for (auto position = slots_.begin(); position != slots_.end(); ++position) {
     const Slot& slot = **position;
     if (slot.entry == nullptr || slot.key.flags != flags || slot.key.engine != engine) continue;
     if (!covers(slot.key.range, range) || !slot.key.same_class(call)) continue;
+    if (slot.entry->plan().workspace_bytes() > most_workspace) continue;
     move_to_front(position);
     stats_.plan_cache_hits.fetch_add(1, std::memory_order_relaxed);
     return slots_.front()->entry;

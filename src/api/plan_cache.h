@@ -37,6 +37,9 @@ class PlanEntry {
 // it must not call the host, which may ask too.
 class PlanCache {
  public:
+  // Scratch that a call may be made to take for the sake of a plan that is there already.
+  static constexpr uint64_t kMostSharedWorkspace = uint64_t{64} << 20;
+
   using Make = std::function<std::shared_ptr<const BackendPlan>(const PlanKey&)>;
 
   PlanCache(ContextStats& stats, size_t capacity) : stats_(stats), capacity_(capacity) {}
@@ -44,9 +47,11 @@ class PlanCache {
   std::shared_ptr<const PlanEntry> find_or_make(PlanKey key, const Make& make);
 
   // The most recent ready plan of the call's class, engine and flags whose range holds `range`;
-  // null when there is none.
+  // null when there is none. A plan for far larger calls may want more than `most_workspace`: it is
+  // passed over.
   std::shared_ptr<const PlanEntry> find_covering(const Lowering& call, const std::string& engine,
-                                                 uint32_t flags, const ShapeRange& range);
+                                                 uint32_t flags, const ShapeRange& range,
+                                                 uint64_t most_workspace = kMostSharedWorkspace);
 
   // Drops the plans that nobody else holds.
   void trim();

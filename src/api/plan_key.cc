@@ -92,7 +92,7 @@ class Differences {
   static std::string words(int64_t value) { return cat(value); }
   static std::string words(double value) { return cat(value); }
   static std::string words(float value) { return cat(value); }
-  static std::string words(DType value) { return name_of(value); }
+  static std::string words(DType value) { return value.bits == 0 ? "none" : name_of(value); }
   static std::string words(Placement value) {
     switch (value) {
       case Placement::kAbsent:

@@ -16,7 +16,7 @@ uint32_t capture_flags(const attn_context& context, const Lowering& call) {
   if (!context.facts.can_capture) return 0;
   uint32_t flags =
       ATTN_CAPTURE_SUPPORTED | ATTN_CAPTURE_NEEDS_PREPARE | ATTN_CAPTURE_POINTERS_BAKED;
-  if (call.lengths.spec.values == Placement::kDevice) flags |= ATTN_CAPTURE_LENGTHS_ON_DEVICE;
+  if (are_on_device(call.lengths.spec)) flags |= ATTN_CAPTURE_LENGTHS_ON_DEVICE;
   return flags;
 }
 

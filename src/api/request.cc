@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "api/struct_io.h"
 #include "core/error.h"
@@ -110,8 +111,11 @@ PlanChoice choice_of(const attn_context& context, const attn_prepare_desc& desc)
   choice.engine = desc.engine != nullptr ? desc.engine : context.engine;
   context.check_engine(choice.engine, "engine");
   choice.range = {desc.max_batch, desc.max_query_length, desc.max_total_length};
-  for (const int64_t bound : {desc.max_batch, desc.max_query_length, desc.max_total_length}) {
-    if (bound < 0) fail_argument("a bound of the range is ", bound, "; 0 and up are accepted");
+  const std::pair<const char*, int64_t> bounds[] = {{"max_batch", desc.max_batch},
+                                                    {"max_query_length", desc.max_query_length},
+                                                    {"max_total_length", desc.max_total_length}};
+  for (const auto& [name, bound] : bounds) {
+    if (bound < 0) fail_argument(name, " is ", bound, "; 0 and up are accepted");
   }
   return choice;
 }

@@ -189,4 +189,24 @@ void resolve_lengths(const Lengths& lengths, std::span<RowLengths> rows) {
   }
 }
 
+void check_without_bound(const Lengths& lengths) {
+  constexpr int32_t kNoBound = std::numeric_limits<int32_t>::max();
+  Lengths known = lengths;
+  known.bound = &kNoBound;
+  known.table_rows = -1;  // where queries stand may depend on it
+  uint32_t checked = ATTN_FAULT_TOTAL_OVERFLOW | ATTN_FAULT_TOTAL_BEYOND;
+  // A first prompt may be shorter than its rows; whether it is one, the bound tells.
+  const bool may_be_first = lengths.new_rows == lengths.query_rows;
+  if (!may_be_first) {
+    checked |= ATTN_FAULT_PAST_NEGATIVE | ATTN_FAULT_QUERY_START | ATTN_FAULT_PAST_BEYOND;
+  }
+  RowLengths row;
+  for (int64_t b = 0; b < lengths.batch; ++b) {
+    uint32_t faults = resolve_row(known, b, row);
+    const bool negative = lengths.values[b * lengths.value_stride] < 0;
+    faults &= negative ? checked | ATTN_FAULT_PAST_NEGATIVE : checked;
+    if (faults != 0) fail_row(known, b, faults);
+  }
+}
+
 }  // namespace attn

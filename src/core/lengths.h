@@ -15,6 +15,10 @@ std::string fault_text(uint32_t bits);  // joined with "; ", empty for zero
 // INVALID_ARGUMENT with index, value and limit; nothing else was touched by then.
 void resolve_lengths(const Lengths& lengths, std::span<RowLengths> rows);
 
+// kGroupQuery with a bound that the host cannot read: checks of the values what needs no bound, as
+// resolve_lengths() does.
+void check_without_bound(const Lengths& lengths);
+
 // One batch row, without throwing: the fault bits of its values, `row` filled when they are 0.
 uint32_t resolve_row(const Lengths& lengths, int64_t batch_index, RowLengths& row);
 

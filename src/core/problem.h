@@ -38,6 +38,13 @@ struct LengthSpec {
   bool operator==(const LengthSpec&) const = default;
 };
 
+// Whether every sequence's lengths may change between replays of a captured call: the device reads
+// them. total_sequence_length is a bound alone, and may lie elsewhere.
+inline bool are_on_device(const LengthSpec& spec) {
+  return spec.values == Placement::kDevice &&
+         (spec.rule != LengthRule::kCumulative || spec.bound != Placement::kHost);
+}
+
 // kMaskEnd: where the mask of the last query row lies. A cell shows a key when it is true, or at
 // least -1000; without `data`, all do. Strides are 0 where the mask broadcasts.
 struct LengthMask {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/float_environment.h"
 #include "cpu/thread_pool.h"
 
@@ -44,14 +45,20 @@ class HostThreads final : public Executor {
       void (*fn)(void* ctx, int task);
       void* ctx;
     } call{fn, ctx};
-    host_.parallel_for(
-        host_.user, tasks,
-        [](void* self, int32_t task) {
-          const FloatEnvironment environment;  // the host's threads have modes of their own
-          const Call& c = *static_cast<const Call*>(self);
-          c.fn(c.ctx, task);
-        },
-        &call);
+    try {
+      host_.parallel_for(
+          host_.user, tasks,
+          [](void* self, int32_t task) {
+            const FloatEnvironment environment;  // the host's threads have modes of their own
+            const Call& c = *static_cast<const Call*>(self);
+            c.fn(c.ctx, task);
+          },
+          &call);
+    } catch (...) {  // tasks throw nothing
+      throw_error(ATTN_INTERNAL,
+                  "the context's executor.parallel_for threw, which it may not; outputs of this call "
+                  "are undefined");
+    }
   }
 
  private:

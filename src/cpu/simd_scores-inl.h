@@ -6,6 +6,7 @@
 #define ATTN_SIMD_SCORES_INL_H_
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -25,7 +26,8 @@ inline constexpr float kHidden = -std::numeric_limits<float>::infinity();
 // s[0, n) = cap * tanh(s / cap); n is a multiple of kLanes.
 HWY_INLINE void cap_scores(float* s, int n, float cap) {
   const VF scale = hn::Set(kF, cap);
-  const VF inverse = hn::Set(kF, 1.0f / cap);
+  // 1 / cap overflows for the smallest caps; a score of 0 must stay 0.
+  const VF inverse = hn::Set(kF, std::min(1.0f / cap, std::numeric_limits<float>::max()));
   for (int i = 0; i < n; i += kLanes) {
     const VF x = hn::Load(kF, s + i);
     hn::Store(hn::Mul(scale, tanh_float(hn::Mul(x, inverse))), kF, s + i);

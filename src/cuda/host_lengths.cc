@@ -53,6 +53,11 @@ std::vector<std::byte> read_mask(const Driver& driver, LengthMask& mask, int64_t
 }  // namespace
 
 void check_host_lengths(const Lengths& lengths) {
+  if (lengths.spec.rule == LengthRule::kGroupQuery && lengths.spec.values == Placement::kHost &&
+      lengths.spec.bound != Placement::kHost) {
+    check_without_bound(lengths);  // the device checks the rest
+    return;
+  }
   if (!is_readable(lengths.spec)) return;  // the device checks them
   Lengths known = lengths;
   if (known.positions != nullptr) known.table_rows = -1;  // positions are in device memory

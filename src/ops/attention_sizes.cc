@@ -209,8 +209,11 @@ Sizes read_sizes(const Settings& settings, const Arguments& arguments) {
 }
 
 void read_form(const Settings& settings, const Arguments& arguments, Sizes& sizes) {
-  const Rows keys = cache_rows(arguments, sizes, kKeys);
-  const Rows values = cache_rows(arguments, sizes, kValues);
+  Rows keys = cache_rows(arguments, sizes, kKeys);
+  Rows values = cache_rows(arguments, sizes, kValues);
+  // Both pasts have the same rows unless the cache is frozen, which takes both to be known.
+  if (keys.past == kAnyDim) keys.past = values.past;
+  if (values.past == kAnyDim) values.past = keys.past;
   sizes.form = keys.bound ? form_of(arguments, sizes, kKeys, keys) : CacheForm::kDense;
   if (values.bound) {
     const CacheForm form = form_of(arguments, sizes, kValues, values);

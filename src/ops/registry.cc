@@ -53,7 +53,9 @@ const OperatorDefinition& find_operator(std::string_view domain, std::string_vie
     fail_unsupported("version ", version, " of ", type, " in domain '", wanted,
                      "' is not known; known: ", versions);
   }
-  fail_unsupported("no operator '", type, "' in domain '", wanted, "'; known: ", all);
+  constexpr size_t kMostOfAName = 80;  // longer ones would hide what is known
+  const std::string_view name = type.substr(0, kMostOfAName);
+  fail_unsupported("no operator '", name, name.size() < type.size() ? "..." : "", "' in domain '", wanted, "'; known: ", all);
 }
 
 }  // namespace attn

@@ -20,6 +20,10 @@ inline int64_t broadcast_stride(const Tensor& tensor, int axis) {
 // Whether both tensors, which have one shape, have each element at the same place; axes of one
 // element aside.
 inline bool same_strides(const Tensor& a, const Tensor& b) {
+  for (int32_t i = 0; i < a.rank; ++i) {  // an unknown size leaves strides unknown
+    const size_t axis = static_cast<size_t>(i);
+    if (a.shape[axis] == kAnyDim || b.shape[axis] == kAnyDim) return true;
+  }
   for (int32_t i = 0; i < a.rank; ++i) {
     const size_t axis = static_cast<size_t>(i);
     if (a.shape[axis] > 1 && a.strides[axis] != b.strides[axis]) return false;
