@@ -7,8 +7,8 @@
 // by 32 columns over steps of 32 elements of the sum.
 //
 // A tile of the left operand is 16 rows of 32 elements, one of the right 16 columns of them. Within
-// a step, elements i and i + 16 lie beside each other in both, which the sum does not feel and which
-// packs two vectors of floats into one by a shift and an or. Layouts, outermost first:
+// a step, elements i and i + 16 lie beside each other in both: the sum does not feel it, and two
+// vectors of floats become one by a shift and an or. Layouts, outermost first:
 //
 //   query    (strip, step of channels, piece, half of the strip)         left
 //   keys     (group of 32 keys, step of channels, piece, half)           right

@@ -54,8 +54,8 @@ class AttentionEngine {
   // Whether this engine takes a supported problem of these shapes (pointers may be null).
   virtual bool accepts(const AttentionProblem& problem) const = 0;
 
-  // Whether it is worth running at these shapes where another engine would do; asked like `accepts`,
-  // of accepted problems, and not where the engine's name is forced.
+  // Whether it is worth running at these shapes where another engine would do; asked like
+  // `accepts`, of accepted problems, and not where the engine's name is forced.
   virtual bool pays(const AttentionProblem&) const { return true; }
 
   // Scratch that `run` needs for any accepted problem within `range` on an executor of this

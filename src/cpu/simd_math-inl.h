@@ -56,7 +56,8 @@ HWY_INLINE VF exp_float(VF x) {
   return hn::Mul(p, power);
 }
 
-// e^x for x <= 88 with an error of 1.7e-7 + 1.2e-7 |x|, for results that are rounded to 16 bits. Exactly 1 at 0; 0 below -87.7, -infinity included; NaN stays NaN.
+// e^x for x <= 88 with an error of 1.7e-7 + 1.2e-7 |x|, for results that are rounded to 16 bits.
+// Exactly 1 at 0; 0 below -87.7, -infinity included; NaN stays NaN.
 HWY_INLINE VF exp_short(VF x) {
   const hn::RebindToUnsigned<DF> du;
   const auto log2_e = hn::Set(kF, 1.44269502f);
