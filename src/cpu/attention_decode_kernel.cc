@@ -52,7 +52,8 @@ class DecodeItem {
       if (s_.ranges[r].empty()) {
         std::memset(row, 0, sizeof(float) * static_cast<size_t>(geo_.depth));
       } else {
-        load_query_row(E{}, *job_.row_kernels, p_, lengths_, batch_, place(r), row);
+        load_query_row(E{}, *job_.row_kernels, p_, lengths_, batch_, place(r),
+                       static_cast<float>(p_.spec.scale), row);
       }
     }
   }

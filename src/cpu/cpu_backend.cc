@@ -80,8 +80,10 @@ std::byte* choose_workspace(const CpuPlan& plan, CpuSession& session, const Laun
 // Null when nothing is to be written.
 const AttentionEngine* choose_attention(const CpuPlan& plan, const Lowering& call) {
   if (!call.attention.has_value() || call.attention->query_rows == 0) return nullptr;
+  const bool alone = plan.attention().size() == 1;
   for (const AttentionEngine* engine : plan.attention()) {
-    if (engine->accepts(*call.attention)) return engine;
+    if (!engine->accepts(*call.attention)) continue;
+    if (alone || engine->pays(*call.attention)) return engine;
   }
   fail_unsupported("the attention engine ", plan.attention().front()->name(),
                    " is forced but does not take ", call.attention->query_rows, " query rows with ",

@@ -14,7 +14,8 @@ std::vector<const KvUpdateEngine*> kv_update_engines() {
   return {&simd_kv_update_engine(), &generic_kv_update_engine()};
 }
 std::vector<const AttentionEngine*> attention_engines() {
-  return {&simd_decode_engine(), &simd_prefill_engine(), &generic_attention_engine()};
+  return {&simd_decode_engine(), &amx_prefill_engine(), &simd_prefill_engine(),
+          &generic_attention_engine(), &emulated_amx_prefill_engine()};
 }
 std::vector<const RotaryEngine*> rotary_engines() {
   return {&simd_rotary_engine(), &generic_rotary_engine()};
@@ -25,6 +26,12 @@ std::vector<const ScatterEngine*> scatter_engines() {
 std::vector<const LinearAttentionEngine*> linear_attention_engines() {
   return {&recurrent_engine(), &recurrent_serial_engine()};
 }
+
+template <class Engine>
+bool only_forced(const Engine&) {
+  return false;
+}
+bool only_forced(const AttentionEngine& engine) { return engine.only_forced(); }
 
 template <class Engine>
 bool any_named(const std::vector<const Engine*>& engines, const std::string& name) {
@@ -54,6 +61,8 @@ std::vector<const Engine*> supporting_engines(const std::vector<const Engine*>& 
     verdict.engine = engine->name();
     if (forces && forced != engine->name()) {
       verdict.reason = cat("passed over: ", forced, " is forced");
+    } else if (!forces && only_forced(*engine)) {
+      verdict.reason = "runs only where it is forced: it checks another engine";
     } else if (engine->supports(spec, level, &verdict.reason)) {
       verdict.supported = true;
       verdict.reason.clear();
@@ -86,6 +95,9 @@ void describe_attention(const std::vector<const AttentionEngine*>& engines,
     if (!engine->accepts(problem)) {
       verdict.reason = cat("supported, but not at ", problem.query_rows, " query rows and ",
                            problem.max_total, " keys; runs the calls whose shapes it takes");
+    } else if (engines.size() > 1 && !engine->pays(problem)) {
+      verdict.reason = cat("supported, but slower than others at ", problem.query_rows,
+                           " query rows; runs longer calls");
     } else if (stage.engine.empty()) {
       stage.engine = engine->name();
       verdict.reason = "runs: the first in order that takes these shapes";

@@ -44,12 +44,19 @@ class AttentionEngine {
 
   virtual const char* name() const = 0;
 
+  // Whether the engine runs only where its name is forced: it is there to check another one.
+  virtual bool only_forced() const { return false; }
+
   // Whether every problem with this spec can be run at `level` (dynamic sizes aside). Otherwise
   // false, with one line in `why_not` (which may be null).
   virtual bool supports(const AttentionSpec& spec, SimdLevel level, std::string* why_not) const = 0;
 
   // Whether this engine takes a supported problem of these shapes (pointers may be null).
   virtual bool accepts(const AttentionProblem& problem) const = 0;
+
+  // Whether it is worth running at these shapes where another engine would do; asked like
+  // `accepts`, of accepted problems, and not where the engine's name is forced.
+  virtual bool pays(const AttentionProblem&) const { return true; }
 
   // Scratch that `run` needs for any accepted problem within `range` on an executor of this
   // concurrency or less. Grows with the range and the concurrency.
@@ -76,10 +83,12 @@ class KvUpdateEngine {
 };
 
 // The engines that there are, in no particular order; the back end orders them.
-const AttentionEngine& simd_prefill_engine();       // attention_prefill.h
-const AttentionEngine& simd_decode_engine();        // attention_decode.h
-const AttentionEngine& generic_attention_engine();  // attention_generic.h
-const KvUpdateEngine& simd_kv_update_engine();      // kv_update.h
+const AttentionEngine& amx_prefill_engine();           // attention_amx.h
+const AttentionEngine& emulated_amx_prefill_engine();  // attention_amx.h
+const AttentionEngine& simd_prefill_engine();          // attention_prefill.h
+const AttentionEngine& simd_decode_engine();           // attention_decode.h
+const AttentionEngine& generic_attention_engine();     // attention_generic.h
+const KvUpdateEngine& simd_kv_update_engine();         // kv_update.h
 const KvUpdateEngine& generic_kv_update_engine();
 
 }  // namespace attn::cpu

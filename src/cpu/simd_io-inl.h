@@ -32,12 +32,12 @@ HWY_INLINE const typename E::Raw* query_row(const AttentionProblem& p, const Row
          at.head * p.query.head + (lengths.query_offset + at.query) * p.query.row;
 }
 
-// One query row, transformed and scaled, with zeros up to a whole vector. `row` is aligned.
+// One query row, transformed and times `scale`, with zeros up to a whole vector. `row` is aligned.
 // `kernels` are those of this target's level.
 template <class E>
 HWY_INLINE void load_query_row(E e, const RowKernels& kernels, const AttentionProblem& p,
                                const RowLengths& lengths, int64_t batch, const RowPlace& at,
-                               float* row) {
+                               float scale, float* row) {
   const int depth = p.spec.head_size;
   const auto* from = query_row<E>(p, lengths, batch, at);
   if (p.spec.query_transform.any()) {
@@ -47,9 +47,9 @@ HWY_INLINE void load_query_row(E e, const RowKernels& kernels, const AttentionPr
   } else {
     widen_row(e, from, depth, row);
   }
-  const VF scale = hn::Set(kF, static_cast<float>(p.spec.scale));
+  const VF by = hn::Set(kF, scale);
   for (int k = 0; k < depth; k += kLanes) {
-    hn::Store(hn::Mul(hn::Load(kF, row + k), scale), kF, row + k);
+    hn::Store(hn::Mul(hn::Load(kF, row + k), by), kF, row + k);
   }
 }
 

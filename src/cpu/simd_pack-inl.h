@@ -62,11 +62,11 @@ HWY_INLINE void pack_query_tile(const float* rows, int64_t stride, int channels,
   }
 }
 
-// kGroup channels of kGroup keys from channel `at` on, to channel-major order. Only `left` channels
-// exist and are written.
+// kGroup channels of kGroup keys from channel `at` on, to channel-major order, `stride` floats a
+// channel. Only `left` channels exist and are written.
 template <class E>
-HWY_INLINE void transpose_group(E e, const typename E::Raw* const* row, int at, int left,
-                                float* to) {
+HWY_INLINE void transpose_group(E e, const typename E::Raw* const* row, int at, int left, float* to,
+                                int64_t stride) {
   constexpr DGroup d{};
   hn::Vec<DGroup> in[kGroup], out[kGroup];
 #pragma GCC unroll 8
@@ -84,7 +84,7 @@ HWY_INLINE void transpose_group(E e, const typename E::Raw* const* row, int at, 
 #endif
 #pragma GCC unroll 8
   for (int i = 0; i < kGroup; ++i) {
-    if (i < left) hn::Store(out[i], d, to + i * kPanel);
+    if (i < left) hn::Store(out[i], d, to + i * stride);
   }
 }
 
@@ -104,9 +104,9 @@ HWY_INLINE void pack_key_panel(E e, const RowOf& row_of, int64_t j, int64_t end,
     float* to = panel + group;
     int k = 0;
     for (; k + kGroup <= channels; k += kGroup) {
-      transpose_group(e, row, k, kGroup, to + k * kPanel);
+      transpose_group(e, row, k, kGroup, to + k * kPanel, kPanel);
     }
-    if (k < channels) transpose_group(e, row, k, channels - k, to + k * kPanel);
+    if (k < channels) transpose_group(e, row, k, channels - k, to + k * kPanel, kPanel);
   }
 }
 

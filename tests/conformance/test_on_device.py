@@ -13,7 +13,8 @@ def ctx():
 
 
 def test_attention_engines(ctx):
-    assert attention_engines(ctx) == (None, "simd-decode", "simd-prefill", "generic")
+    assert attention_engines(ctx) == (None, "simd-decode", "amx-prefill", "simd-prefill",
+                                      "generic", "amx-prefill-emulated")
 
 
 def test_views_and_results(ctx):

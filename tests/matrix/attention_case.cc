@@ -110,8 +110,9 @@ void AttentionCase::renew() {
 MatrixOptions attention_matrix_options(const AttentionDraw& draw) {
   MatrixOptions options;
   options.tool = "attention_matrix";
-  options.engines = {"simd-prefill", "simd-decode", "generic", "simd-kv-update",
-                     "generic-kv-update"};
+  options.engines = {"simd-prefill",        "simd-decode",       "generic",
+                     "simd-kv-update",      "generic-kv-update", "amx-prefill",
+                     "amx-prefill-emulated"};
   options.draw = [draw](uint64_t seed) {
     Random random(seed);
     const AttentionOutline outline = draw_attention_outline(seed, draw, random);

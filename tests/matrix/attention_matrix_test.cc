@@ -1,6 +1,8 @@
 // The matrix of Attention as a test: fixed seeds, and seeds that change with the day.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "matrix/attention_case.h"
 #include "matrix/matrix_seeds.h"
 #include "matrix/run.h"
@@ -100,6 +102,7 @@ TEST_P(AttentionAcceptance, TakesTheListAndIsRight) {
           build_attention_case(accepted_outline(type, size, decode, feature), random, false);
       c.wide_range = false;
       const RunResult result = run_case(c, device, engine);
+      if (lacks_amx(engine, result)) GTEST_SKIP() << result.text;
       EXPECT_EQ(result.verdict, Verdict::kPassed)
           << engine << " at " << level << ", " << feature << ", D " << size << ":\n"
           << result.text;
@@ -114,14 +117,17 @@ std::vector<std::string> fast_levels() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, AttentionAcceptance,
-                         testing::Combine(testing::Values("simd-prefill", "simd-decode"),
+                         testing::Combine(testing::Values("simd-prefill", "simd-decode",
+                                                          "amx-prefill", "amx-prefill-emulated"),
                                           testing::Values(Type::kFloat32, Type::kFloat16,
                                                           Type::kBfloat16),
                                           testing::ValuesIn(fast_levels())),
                          [](const auto& tested) {
-                           return std::string(std::get<0>(tested.param)).substr(5) + "_" +
-                                  test::name_of(std::get<1>(tested.param)) + "_" +
-                                  std::get<2>(tested.param);
+                           std::string name = std::string(std::get<0>(tested.param)) + "_" +
+                                              test::name_of(std::get<1>(tested.param)) + "_" +
+                                              std::get<2>(tested.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
                          });
 
 }  // namespace

@@ -2,6 +2,7 @@
 // not only asked for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 
@@ -66,6 +67,7 @@ TEST_P(GqaAcceptance, TakesTheListAndIsRight) {
       GqaCase c = build_case(outline(type, size, decode, feature), random, false);
       c.wide_range = false;
       const RunResult result = run_case(c, device, engine);
+      if (lacks_amx(engine, result)) GTEST_SKIP() << result.text;
       EXPECT_EQ(result.verdict, Verdict::kPassed)
           << engine << " at " << level << ", " << feature << ", D " << size << ":\n"
           << result.text;
@@ -80,14 +82,16 @@ std::vector<std::string> fast_levels() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, GqaAcceptance,
-                         testing::Combine(testing::Values("simd-prefill", "simd-decode"),
+                         testing::Combine(testing::Values("simd-prefill", "simd-decode",
+                                                          "amx-prefill", "amx-prefill-emulated"),
                                           testing::Values(Type::kFloat32, Type::kFloat16,
                                                           Type::kBfloat16),
                                           testing::ValuesIn(fast_levels())),
                          [](const auto& tested) {
-                           std::string name = std::string(std::get<0>(tested.param)).substr(5) +
-                                              "_" + test::name_of(std::get<1>(tested.param)) + "_" +
+                           std::string name = std::string(std::get<0>(tested.param)) + "_" +
+                                              test::name_of(std::get<1>(tested.param)) + "_" +
                                               std::get<2>(tested.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
 

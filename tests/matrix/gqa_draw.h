@@ -9,8 +9,9 @@ namespace attn::matrix {
 inline MatrixOptions gqa_matrix_options(const DrawOptions& draw = {}) {
   MatrixOptions options;
   options.tool = "gqa_matrix";
-  options.engines = {"simd-prefill", "simd-decode", "generic", "simd-kv-update",
-                     "generic-kv-update"};
+  options.engines = {"simd-prefill",        "simd-decode",       "generic",
+                     "simd-kv-update",      "generic-kv-update", "amx-prefill",
+                     "amx-prefill-emulated"};
   options.draw = [draw](uint64_t seed) { return std::make_unique<GqaCase>(draw_case(seed, draw)); };
   return options;
 }

@@ -13,7 +13,8 @@
 namespace attn::matrix {
 namespace {
 
-const char* const kAttentionEngines[] = {"", "simd-prefill", "simd-decode", "generic"};
+const char* const kAttentionEngines[] = {"", "simd-prefill", "simd-decode", "generic",
+                                         "amx-prefill-emulated"};
 constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBfloat16};
 
 // A ragged step on caches of 90 rows, with everything that the steps below need.

@@ -14,7 +14,8 @@
 namespace attn::matrix {
 namespace {
 
-const char* const kEngines[] = {"", "simd-prefill", "simd-decode", "generic"};
+const char* const kEngines[] = {"", "simd-prefill", "simd-decode", "generic",
+                                "amx-prefill-emulated"};
 
 // Steps that are worth splitting: long caches, some ragged, some of one sequence.
 std::vector<GqaOutline> outlines() {
@@ -115,6 +116,8 @@ TEST(GqaThreads, BitsDoNotDependOnThreadsOrExecutor) {
     for (const GqaOutline& outline : outlines()) {
       GqaCase c = make(outline, ++seed);
       for (const std::string engine : kEngines) {
+        // Emulated tiles are slow: the shorter problems are cut into items all the same.
+        if (engine == "amx-prefill-emulated" && outline.totals[0] > 300) continue;
         const std::vector<uint64_t> first = bits(c, devices[0], engine);
         EXPECT_EQ(bits(c, devices[0], engine), first) << "a second run, engine " << engine;
         for (size_t d = 1; d < devices.size(); ++d) {

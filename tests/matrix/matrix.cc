@@ -100,6 +100,7 @@ std::string Matrix::run_engine(Case& c, const std::string& engine) {
     set_running(reproduction(c, engine, level) + " (" + c.text() + ")");
     const RunResult result = run_case(c, device(level, 2), engine);
     if (result.verdict == Verdict::kFailed) failures += failure(c, engine, level, result.text);
+    if (lacks_amx(engine, result)) ++count.lacking;
     if (result.verdict == Verdict::kRefused) {
       ++count.reasons[without_numbers(result.text)];
       continue;

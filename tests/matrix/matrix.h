@@ -35,6 +35,7 @@ struct WorstErrors {
 struct EngineCount {
   int64_t problems = 0;                      // accepted by at least one level
   int64_t refused = 0;                       // by all levels
+  int64_t lacking = 0;                       // runs that this machine or level has no unit for
   std::map<std::string, int64_t> runs;       // by level
   std::map<std::string, int64_t> features;   // accepted problems by feature
   std::map<std::string, int64_t> reasons;    // why it refused, numbers replaced by '#'

@@ -190,6 +190,11 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
+bool lacks_amx(const std::string& engine, const RunResult& result) {
+  return engine == "amx-prefill" && result.verdict == Verdict::kRefused &&
+         result.text.find("AMX") != std::string::npos;
+}
+
 Device make_device(const test::ContextOptions& options) {
   Device device;
   Outcome outcome = test::create_context(device.context, options);

@@ -41,4 +41,8 @@ inline RunResult run_case(Case& c, Device& device, const std::string& engine) {
   return run_case(c, device.context.get(), device.session.get(), engine);
 }
 
+// Whether the engine is the one for AMX and the run was refused because this machine, or the level,
+// has none: it asks for that before anything else.
+bool lacks_amx(const std::string& engine, const RunResult& result);
+
 }  // namespace attn::matrix

@@ -409,7 +409,8 @@ attn_prepare_desc VarlenCase::wide_bounds() const {
 MatrixOptions varlen_matrix_options() {
   MatrixOptions options;
   options.tool = "varlen_matrix";
-  options.engines = {"simd-prefill", "simd-decode", "generic"};
+  options.engines = {"simd-prefill", "simd-decode", "generic", "amx-prefill",
+                     "amx-prefill-emulated"};
   options.draw = [](uint64_t seed) { return std::make_unique<VarlenCase>(seed); };
   return options;
 }

@@ -30,7 +30,7 @@ def test_info_tells_versions_files_and_devices():
     assert known["version"] == attn_c.version()
     assert pathlib.Path(known["library"]).name.startswith("libattn_c.so")
     assert known["devices"][0]["device"] == "cpu"
-    assert known["devices"][0]["context"]["engines"]
+    assert known["devices"][0]["context"]["engines"] and known["devices"][0]["context"]["amx"]
     assert all(one["available"] or one["reason"] for one in known["devices"])
     text = run("info")
     assert attn_c.version() in text and "simd-decode" in text

@@ -59,18 +59,35 @@ TEST(CpuScratch, LongPromptNeedsAtMostSixteenMegabytes) {
   }
 }
 
+// The blocked engines, each at the levels that it has kernels for.
+struct EngineAtLevel {
+  const AttentionEngine* engine;
+  SimdLevel level;
+};
+std::vector<EngineAtLevel> blocked_engines() {
+  std::vector<EngineAtLevel> list;
+  for (const SimdLevel level : available_simd_levels()) {
+    for (const AttentionEngine* engine :
+         {&simd_prefill_engine(), &emulated_amx_prefill_engine(), &amx_prefill_engine()}) {
+      if (engine->supports(spec_of(kFloat32, 64), level, nullptr)) list.push_back({engine, level});
+    }
+  }
+  return list;
+}
+
 // A plan's scratch serves executors with fewer threads.
 TEST(CpuScratch, GrowsWithTheThreads) {
-  for (const SimdLevel level : available_simd_levels()) {
-    if (level == SimdLevel::kGeneric) continue;
-    for (const int32_t size : {1, 64, 80, 256, 1024}) {
-      size_t last = 0;
-      for (const int threads : kThreads) {
-        const size_t bytes = simd_prefill_engine().workspace_bytes(spec_of(kFloat32, size),
-                                                                   {1, 4096, 4096}, threads, level);
-        EXPECT_GE(bytes, last) << "size " << size << ", " << threads << " threads";
-        EXPECT_LE(bytes, 15 * kMegabyte);
-        last = bytes;
+  for (const auto& [engine, level] : blocked_engines()) {
+    for (const DType type : {kFloat32, kFloat16, kBfloat16}) {
+      for (const int32_t size : {1, 64, 80, 256, 1024}) {
+        size_t last = 0;
+        for (const int threads : kThreads) {
+          const size_t bytes =
+              engine->workspace_bytes(spec_of(type, size), {1, 4096, 4096}, threads, level);
+          EXPECT_GE(bytes, last) << "size " << size << ", " << threads << " threads";
+          EXPECT_LE(bytes, 15 * kMegabyte);
+          last = bytes;
+        }
       }
     }
   }
@@ -79,7 +96,7 @@ TEST(CpuScratch, GrowsWithTheThreads) {
 // With the scratch of many threads, which have smaller items, every bit is that of one thread, and
 // nothing beyond the scratch is written.
 TEST(CpuScratch, ManyThreadsGiveTheBitsOfOne) {
-  constexpr int64_t kRows = 1500;
+  constexpr int64_t kRows = 600;
   constexpr int32_t kSize = 64;
   test::Random random(3);
   std::vector<float> input(3 * kRows * kSize);
@@ -101,21 +118,20 @@ TEST(CpuScratch, ManyThreadsGiveTheBitsOfOne) {
   lengths.appended = lengths.total = kRows;
   const std::vector<RowLengths> rows = {lengths};
   constexpr size_t kFence = 256;
-  for (const SimdLevel level : available_simd_levels()) {
-    if (level == SimdLevel::kGeneric) continue;
+  for (const auto& [engine, level] : blocked_engines()) {
     std::vector<float> first;
     for (const int threads : kThreads) {
-      const size_t bytes =
-          simd_prefill_engine().workspace_bytes(problem.spec, {1, kRows, kRows}, threads, level);
+      const size_t bytes = engine->workspace_bytes(problem.spec, {1, kRows, kRows}, threads, level);
       std::vector<std::byte> memory(bytes + kFence + 64, std::byte{0xff});
       std::byte* scratch = memory.data();
       while (reinterpret_cast<uintptr_t>(scratch) % 64 != 0) ++scratch;
       std::fill(output.begin(), output.end(), -77.0f);
       ManyThreads executor(threads);
-      simd_prefill_engine().run(problem, rows, {scratch, bytes}, executor, level);
+      engine->run(problem, rows, {scratch, bytes}, executor, level);
       for (size_t i = 0; i < kFence; ++i) ASSERT_EQ(scratch[bytes + i], std::byte{0xff});
       if (first.empty()) first = output;
-      EXPECT_EQ(output, first) << name_of(level) << ", " << threads << " threads";
+      EXPECT_EQ(output, first) << engine->name() << " at " << name_of(level) << ", " << threads
+                               << " threads";
     }
   }
 }

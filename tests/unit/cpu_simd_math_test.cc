@@ -22,12 +22,16 @@ HWY_INLINE void each_vector(const float* x, float* y, int64_t count, const F& f)
 void exp_all(const float* x, float* y, int64_t count) {
   each_vector(x, y, count, [](VF v) HWY_ATTR { return exp_float(v); });
 }
+void exp_short_all(const float* x, float* y, int64_t count) {
+  each_vector(x, y, count, [](VF v) HWY_ATTR { return exp_short(v); });
+}
 void tanh_all(const float* x, float* y, int64_t count) {
   each_vector(x, y, count, [](VF v) HWY_ATTR { return tanh_float(v); });
 }
 
-extern const MathFunction kExp, kTanh;
+extern const MathFunction kExp, kExpShort, kTanh;
 const MathFunction kExp = exp_all;
+const MathFunction kExpShort = exp_short_all;
 const MathFunction kTanh = tanh_all;
 
 }  // namespace HWY_NAMESPACE
@@ -54,6 +58,14 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 const MathFunction* exp_at(SimdLevel level) {
   switch (level) {
     ATTN_SIMD_TABLE_CASES(kExp)
+    default:
+      return nullptr;
+  }
+}
+
+const MathFunction* exp_short_at(SimdLevel level) {
+  switch (level) {
+    ATTN_SIMD_TABLE_CASES(kExpShort)
     default:
       return nullptr;
   }
@@ -132,16 +144,32 @@ TEST(CpuSimdMath, ExpIsWithinOneAndAHalfUnits) {
   });
 }
 
+// 1.6 units in the last place, and what a product of the argument costs at its own last place.
+TEST(CpuSimdMath, ShortExpIsWithinItsBound) {
+  for_each_level([](SimdLevel level) {
+    const std::vector<float> x = floats_up_to(-87.33f);
+    const std::vector<float> y = apply(*exp_short_at(level), x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double want = std::exp(static_cast<double>(x[i]));
+      const double bound = 1.7e-7 + 1.2e-7 * std::fabs(static_cast<double>(x[i]));
+      ASSERT_LE(std::fabs(static_cast<double>(y[i]) / want - 1), bound)
+          << name_of(level) << " at " << x[i];
+    }
+  });
+}
+
 TEST(CpuSimdMath, ExpOfTheEndsOfItsRange) {
   for_each_level([](SimdLevel level) {
     const std::vector<float> x = {0.0f,  -0.0f,  -87.34f,    -87.8f, -88.0f, -89.0f,
                                   -1e4f, -3e38f, -kInfinity, kNan,   -kNan};
-    const std::vector<float> y = apply(*exp_at(level), x);
-    EXPECT_EQ(y[0], 1.0f);
-    EXPECT_EQ(y[1], 1.0f);
-    EXPECT_NEAR(y[2], std::exp(static_cast<double>(x[2])), 2e-45);
-    for (size_t i = 3; i < 9; ++i) EXPECT_EQ(y[i], 0.0f) << name_of(level) << " at " << x[i];
-    EXPECT_TRUE(std::isnan(y[9]) && std::isnan(y[10])) << name_of(level);
+    for (const MathFunction* function : {exp_at(level), exp_short_at(level)}) {
+      const std::vector<float> y = apply(*function, x);
+      EXPECT_EQ(y[0], 1.0f);
+      EXPECT_EQ(y[1], 1.0f);
+      EXPECT_NEAR(y[2], std::exp(static_cast<double>(x[2])), 2e-43);
+      for (size_t i = 3; i < 9; ++i) EXPECT_EQ(y[i], 0.0f) << name_of(level) << " at " << x[i];
+      EXPECT_TRUE(std::isnan(y[9]) && std::isnan(y[10])) << name_of(level);
+    }
   });
 }
 

@@ -36,6 +36,19 @@ def device_name(kind: int, number: int) -> str:
     return "cpu" if kind == native.ATTN_DEVICE_CPU else f"cuda:{number}"
 
 
+def amx(context: Context) -> str:
+    """Whether attention uses the AMX tiles of the processor: "usable", or why not."""
+    rows = np.zeros((1, 1, 32, 8), np.float32)
+    op = context.op("ai.onnx", "Attention", 24)
+    with op.bind(None, {"Q": rows, "K": rows, "V": rows}, {"Y": np.empty_like(rows)}) as binding:
+        binding.prepare()
+        for stage in binding.describe()["stages"]:
+            for verdict in stage["considered"]:
+                if verdict["engine"] == "amx-prefill":
+                    return "usable" if verdict["supported"] else str(verdict["reason"])
+    return "no engine of this library uses it"
+
+
 def describe() -> dict[str, Any]:
     """Versions, files and devices; of those that can be used, what a context says of itself."""
     found: list[dict[str, Any]] = []
@@ -44,7 +57,10 @@ def describe() -> dict[str, Any]:
                                  **device._asdict()}
         if device.available:
             try:
-                entry["context"] = Context(entry["device"]).info._asdict()
+                context = Context(entry["device"])
+                entry["context"] = context.info._asdict()
+                if device.device_type == native.ATTN_DEVICE_CPU:
+                    entry["context"]["amx"] = amx(context)
             except Error as error:
                 entry["reason"] = str(error)
         found.append(entry)
