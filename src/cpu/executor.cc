@@ -55,9 +55,10 @@ class HostThreads final : public Executor {
           },
           &call);
     } catch (...) {  // tasks throw nothing
-      throw_error(ATTN_INTERNAL,
-                  "the context's executor.parallel_for threw, which it may not; outputs of this call "
-                  "are undefined");
+      throw_error(
+          ATTN_INTERNAL,
+          "the context's executor.parallel_for threw, which it may not; outputs of this call "
+          "are undefined");
     }
   }
 

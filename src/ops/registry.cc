@@ -55,7 +55,8 @@ const OperatorDefinition& find_operator(std::string_view domain, std::string_vie
   }
   constexpr size_t kMostOfAName = 80;  // longer ones would hide what is known
   const std::string_view name = type.substr(0, kMostOfAName);
-  fail_unsupported("no operator '", name, name.size() < type.size() ? "..." : "", "' in domain '", wanted, "'; known: ", all);
+  fail_unsupported("no operator '", name, name.size() < type.size() ? "..." : "", "' in domain '",
+                   wanted, "'; known: ", all);
 }
 
 }  // namespace attn

@@ -131,6 +131,41 @@ TEST(ApiCallbackTest, AnAllocatorWithoutMemory) {
   attn_context_release(context);
 }
 
+TEST(ApiCallbackTest, ALogLineIsOneLine) {
+  Host host;
+  const attn_logger logger = host.logger();
+  attn_context_desc desc = api_context_desc();
+  desc.logger = &logger;
+  attn_context* context = make_api_context(&desc);
+  attn_op* op = make_gqa(context, "two\nlines\tand a tab");
+  attn_plan* plan = nullptr;
+  ASSERT_OK(DecodeStep().prepare(op, &plan, &error));
+  ASSERT_EQ(host.lines.size(), 1u);
+  EXPECT_NE(host.lines[0].find("'two lines and a tab'"), std::string::npos) << host.lines[0];
+  attn_plan_release(plan);
+  attn_op_release(op);
+  attn_context_release(context);
+}
+
+TEST(ApiCallbackTest, AnExecutorThatThrowsIsNamed) {
+  Host host;
+  attn_executor executor = host.executor();
+  executor.parallel_for = [](void*, int32_t, void (*)(void*, int32_t), void*) { throw 3; };
+  attn_context_desc desc = api_context_desc();
+  desc.executor = &executor;
+  attn_context* context = make_api_context(&desc);
+  attn_op* op = make_gqa(context, "", 16, 8);
+  attn_session* session = make_api_session(context);
+  DecodeStep step(8, 1, 256, 16, 8);
+  attn_plan* plan = nullptr;
+  ASSERT_OK(step.prepare(op, &plan, &error));
+  EXPECT_REFUSED(step.execute(plan, session, &error), ATTN_INTERNAL, "executor.parallel_for threw");
+  attn_plan_release(plan);
+  attn_session_release(session);
+  attn_op_release(op);
+  attn_context_release(context);
+}
+
 // What a host throws out of its callbacks stops inside.
 TEST(ApiCallbackTest, CallbacksMayThrow) {
   attn_logger logger = ATTN_LOGGER_INIT;

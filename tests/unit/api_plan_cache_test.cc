@@ -106,6 +106,8 @@ TEST(ApiPlanCacheTest, CoveringPlans) {
   EXPECT_EQ(cache.find_covering(call, "", 0, needed), nullptr);
   const auto larger = cache.find_or_make(key_for(9), fake_plan);
   EXPECT_EQ(cache.find_covering(call, "", 0, needed), larger);
+  EXPECT_EQ(cache.find_covering(call, "", 0, needed, 63), nullptr) << "it wants 64 bytes";
+  EXPECT_EQ(cache.find_covering(call, "", 0, needed, 64), larger);
   EXPECT_EQ(cache.find_covering(call, "other", 0, needed), nullptr);
   EXPECT_EQ(cache.find_covering(call, "", 1, needed), nullptr);
   call.lengths.spec.rule = LengthRule::kGroupQuery;

@@ -1,6 +1,7 @@
 // Plans: sharing, ranges, what does not fit in words, workspace, description.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -265,6 +266,9 @@ TEST_F(ApiTest, WorkspaceOfTheCaller) {
   EXPECT_EQ(static_cast<unsigned char*>(start)[info.workspace_bytes], 0xa5);
   EXPECT_EQ(api_stats(context).scratch_bytes, 0u) << "the session's scratch was not needed";
 
+  desc.workspace_bytes = std::numeric_limits<uint64_t>::max() / 2 * 2;
+  EXPECT_REFUSED(step.execute(plan, session, &error, &desc), ATTN_INVALID_ARGUMENT,
+                 "beyond the end of the address space");
   desc.workspace_bytes = info.workspace_bytes - 1;
   EXPECT_REFUSED(step.execute(plan, session, &error, &desc), ATTN_INVALID_ARGUMENT,
                  "the plan needs " + std::to_string(info.workspace_bytes));

@@ -229,6 +229,46 @@ TEST(CoreLengths, MessagesNameIndexValueAndLimit) {
   EXPECT_EQ(Case({3, 15}, 16, 1, 1).message(), "");
 }
 
+// A device knows the bound; what the values break whatever it is, the host says.
+TEST(CoreLengths, WithoutTheBound) {
+  const auto message = [](std::vector<int32_t> values, int64_t rows, int64_t new_rows,
+                          bool empty_slots) {
+    Case c(std::move(values), 0, rows, new_rows);
+    c.lengths.bound = nullptr;
+    c.lengths.spec.bound = Placement::kDevice;
+    c.lengths.spec.empty_slots = empty_slots;
+    try {
+      check_without_bound(c.lengths);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message({3, 15, 0}, 1, 1, false), "");
+  EXPECT_EQ(message({-1, 3}, 1, 1, true), "");
+  EXPECT_EQ(message({0, 1}, 4, 4, false), "") << "a first prompt with padding, or it is not";
+  for (const auto& [value, words] :
+       {std::pair{16, "the present buffer holds 16"}, std::pair{INT_MAX, "total overflows int32"},
+        std::pair{-1, "the least value is 0"}, std::pair{INT_MIN, "the least value is 0"}}) {
+    EXPECT_NE(message({3, value}, 1, 1, false).find(words), std::string::npos)
+        << value << ": " << message({3, value}, 1, 1, false);
+  }
+  EXPECT_NE(message({1}, 2, 4, false).find("there are 4 new keys"), std::string::npos);
+}
+
+TEST(CoreLengths, LengthsOnTheDevice) {
+  LengthSpec spec;
+  spec.rule = LengthRule::kCumulative;
+  spec.values = spec.bound = Placement::kDevice;
+  EXPECT_TRUE(are_on_device(spec));
+  spec.bound = Placement::kHost;
+  EXPECT_FALSE(are_on_device(spec)) << "the keys' ends are fixed by a capture";
+  spec.rule = LengthRule::kGroupQuery;
+  EXPECT_TRUE(are_on_device(spec)) << "a bound alone is";
+  spec.values = Placement::kHost;
+  EXPECT_FALSE(are_on_device(spec));
+}
+
 TEST(CoreLengths, FaultTextJoinsRules) {
   EXPECT_EQ(fault_text(0), "");
   EXPECT_EQ(fault_text(1), "total overflows int32");

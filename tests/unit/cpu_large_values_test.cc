@@ -107,6 +107,24 @@ TEST(CpuLargeValues, MeansOfTheLargestNumbersAreFinite) {
   }
 }
 
+// 1 / softcap is no finite float32 for the smallest caps: a score of 0 is 0 all the same.
+TEST(CpuLargeValues, TheSmallestSoftcapKeepsAScoreOfZero) {
+  const auto backend = make_cpu_backend({});
+  for (const char* engine : {"simd-decode", "simd-prefill", "amx-prefill-emulated", "generic"}) {
+    SCOPED_TRACE(engine);
+    AttentionCall call(kFloat32, 20, 150, 1);
+    if (std::string(engine) == "simd-decode") call.lowering.attention->query_rows = call.rows = 1;
+    call.lowering.attention->spec.softcap = 1e-40;
+    for (int64_t i = 0; i < call.rows * kRow; ++i) call.put(call.query, i, 0);
+    call.run(*backend, engine);
+    for (int64_t i = 0; i < kRow; ++i) {
+      double mean = 0;
+      for (int64_t j = 0; j < call.keys; ++j) mean += call.get(call.value, j * kRow + i) / 150;
+      ASSERT_NEAR(call.get(call.output, i), mean, 1e-6) << i;
+    }
+  }
+}
+
 // A number that is not finite is no overflow: it stays what it is, in its channel.
 TEST(CpuLargeValues, InfinitiesAndNanStay) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -231,6 +231,20 @@ void expect_refusal(const AttentionCall& call, const char* status, const std::st
       << "expected " << status << text << "\n     got " << words;
 }
 
+// Rows that one of both pasts leaves open are those of the other.
+TEST(AttentionQuery, OnePastMayBeOpen) {
+  for (const int which : {kPastKey, kPastValue}) {
+    for (const int64_t present : {kP + kN, kP + kN + 3}) {
+      AttentionCall call;
+      call.mode = LowerMode::kQuery;
+      call.add_past();
+      call.add_present(present);
+      call.in(which).shape[2] = kAnyDim;
+      EXPECT_EQ(call.refused(), "") << which << " " << present;
+    }
+  }
+}
+
 TEST(AttentionRefusals, Attributes) {
   const struct {
     Attribute attribute;

@@ -212,6 +212,19 @@ TEST(RotaryEmbedding, OpenSizes) {
   EXPECT_EQ(lowering.rotary->spec, Call().lower().rotary->spec);
 }
 
+// An unknown size leaves the strides before it unknown.
+TEST(RotaryEmbedding, OpenSizesInPlace) {
+  Call call;
+  call.mode = LowerMode::kQuery;
+  call.arguments.alias[kY] |= 1u << kX;
+  for (size_t axis = 0; axis < 4; ++axis) {
+    call.in(kX) = make_tensor(kFloat32, {2, 3, 5, 8});
+    call.in(kX).shape[axis] = kAnyDim;
+    for (size_t i = 0; i < axis; ++i) call.in(kX).strides[i] = 0;
+    EXPECT_EQ(refusal([&] { call.lower(); }), "") << axis;
+  }
+}
+
 TEST(RotaryEmbedding, InfersY) {
   const Call call;
   Tensor y;
