@@ -75,6 +75,9 @@ void write_device(JsonWriter& json, const DeviceFacts& facts) {
     for (const std::string& name : facts.instruction_sets) json.add(nullptr, name);
     json.end();
     json.add("threads", facts.thread_count);
+    json.begin("machine", '{');
+    for (const auto& [name, value] : facts.machine) json.add(name, value);
+    json.end();
   }
   json.end();
 }

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "cpu/cpu_info.h"
+#include "cpu/machine_model.h"
 #include "cpu/simd_level.h"
 #include "cuda/cuda_backend.h"
 
@@ -15,6 +16,19 @@ std::string simd_level_list() {
     names.push_back(cpu::name_of(*level));
   }
   return join(names);
+}
+
+std::vector<std::pair<const char*, int64_t>> describe_machine() {
+  const cpu::MachineCaches& caches = cpu::machine_caches();
+  const cpu::MachineTopology& topology = cpu::machine_topology();
+  return {{"first_level_bytes", caches.first_level},
+          {"second_level_bytes", caches.second_level},
+          {"last_level_bytes", caches.last_level},
+          {"processors", topology.processors},
+          {"cores", topology.cores},
+          {"threads_per_core", topology.threads_per_core},
+          {"numa_nodes", topology.numa_nodes},
+          {"available", cpu::available_cores()}};
 }
 
 OpenDevice open_cpu(const DeviceOptions& options, const Callbacks& callbacks,
@@ -43,6 +57,7 @@ OpenDevice open_cpu(const DeviceOptions& options, const Callbacks& callbacks,
   result.facts.simd_level = backend->simd_level();
   result.facts.simd_levels = simd_level_list();
   result.facts.instruction_sets = cpu::cpu_info().instruction_sets;
+  result.facts.machine = describe_machine();
   result.backend = std::move(backend);
   return result;
 }

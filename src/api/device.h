@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/callbacks.h"
@@ -36,6 +37,8 @@ struct DeviceFacts {
   std::string simd_level;
   std::string simd_levels;
   std::vector<std::string> instruction_sets;  // of the processor, for people who read a plan
+  // Caches in bytes and counts of processors, for people who read a plan.
+  std::vector<std::pair<const char*, int64_t>> machine;
   std::string engines;
   std::string driver_version;
   std::string driver_path;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "cpu/machine_model.h"
 #include "cpu/simd_support.h"
 
 namespace attn::cpu {
 namespace {
 
+// The largest that bring something; caches below 32 KiB and 512 KiB make them smaller.
 constexpr int64_t kFirstLevelFloats = 3072;        // of a band's queries
 constexpr int64_t kKeyBlockFloats = 32768;         // of a block's packed keys and values
 constexpr int64_t kItemFloats = 73728;             // of an item's queries and outputs
@@ -14,22 +16,32 @@ constexpr size_t kMostScratch = size_t{15} << 20;  // of all workers together
 // Below this many multiply-adds the calling thread is done before another one has woken up.
 constexpr double kParallelWork = 3e5;
 
+// The part of a cache that is `eighths` of it, in floats, but no more than `most`.
+int64_t cache_floats(int64_t cache_bytes, double eighths, int64_t most) {
+  const auto floats = static_cast<int64_t>(static_cast<double>(cache_bytes) / 32 * eighths);
+  return std::min(floats, most);
+}
+
 // Many workers get smaller items, so that the scratch stays bounded: no bit depends on an item's
 // size (attention_prefill.h).
 PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& kernels, int threads) {
+  const MachineCaches& caches = machine_caches();
+  const int64_t band_floats = cache_floats(caches.first_level, 3, kFirstLevelFloats);
+  const int64_t block_floats = cache_floats(caches.second_level, 2, kKeyBlockFloats);
+  const int64_t item_floats = cache_floats(caches.second_level, 4.5, kItemFloats);
   PrefillGeometry geo;
   geo.tile_rows = kernels.tile_rows;
   geo.panel = kernels.panel;
   geo.v_channels = static_cast<int>(round_up(spec.v_head_size, kernels.panel));
   const int64_t width = spec.head_size + geo.v_channels;
-  const int64_t keys = kKeyBlockFloats / width / geo.panel * geo.panel;
+  const int64_t keys = block_floats / width / geo.panel * geo.panel;
   geo.key_block = static_cast<int>(std::clamp<int64_t>(keys, geo.panel, kScoreStride));
-  const int64_t tiles = kFirstLevelFloats / (static_cast<int64_t>(spec.head_size) * geo.tile_rows);
+  const int64_t tiles = band_floats / (static_cast<int64_t>(spec.head_size) * geo.tile_rows);
   geo.band_rows =
       geo.tile_rows * static_cast<int>(std::clamp<int64_t>(tiles, 1, kMaxBandRows / geo.tile_rows));
   geo.value_stride = static_cast<int64_t>(geo.key_block) * geo.panel + 16;
   geo.row_stride = round_up(spec.head_size, 16) + 16;
-  const int64_t bands = kItemFloats / (width * geo.band_rows);
+  const int64_t bands = item_floats / (width * geo.band_rows);
   geo.item_rows = geo.band_rows * static_cast<int>(std::clamp<int64_t>(bands, 1, 32));
   while (geo.item_rows > geo.band_rows &&
          lay_out(spec, geo, nullptr, nullptr) * static_cast<size_t>(threads) > kMostScratch) {

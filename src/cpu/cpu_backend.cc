@@ -149,8 +149,10 @@ class Cpu final : public CpuBackend {
     }
     if (call.scatter.has_value()) cpu_plan.scatter()->run(*call.scatter, *executor_);
     if (call.linear_attention.has_value()) {
-      cpu_plan.linear_attention()->run(*call.linear_attention, stage_scratch, *executor_,
-                                       context_.level);
+      const LinearAttentionProblem& problem = *call.linear_attention;
+      choose_linear_attention(cpu_plan.linear_attention(), problem.spec, problem.tokens,
+                              context_.level)
+          .run(problem, stage_scratch, *executor_, context_.level);
     }
     if (attention == nullptr) return;
     if (is_packed(call)) {

@@ -6,21 +6,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string_view>
 #include <thread>
 
+#include "cpu/small_file.h"
+
 namespace attn::cpu {
 namespace {
-
-// The first kilobytes of a small file; empty if it cannot be read.
-std::string read_small_file(const std::string& path) {
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
-  if (file == nullptr) return {};
-  char text[16384];
-  return std::string(text, std::fread(text, 1, sizeof text, file.get()));
-}
 
 // The integer that `text` begins with; false for anything else ("max").
 bool parse_integer(std::string_view text, int64_t* value) {
@@ -64,30 +57,6 @@ int affinity_cores() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// One line of /proc/self/cgroup is "id:controllers:path"; version 2 has id 0 and no controllers.
-int control_group_cores() {
-  int limit = 0;
-  const std::string groups = read_small_file("/proc/self/cgroup");
-  std::string_view rest = groups;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    const size_t first = line.find(':');
-    const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
-    if (second == std::string_view::npos) continue;
-    std::string controllers = ",";
-    controllers.append(line.substr(first + 1, second - first - 1)).append(",");
-    const std::string path(line.substr(second + 1));
-    if (controllers == ",,") {
-      limit = smaller_limit(limit, detail::quota_cores_v2("/sys/fs/cgroup", path));
-    } else if (controllers.find(",cpu,") != std::string::npos) {
-      limit = smaller_limit(limit, detail::quota_cores_v1("/sys/fs/cgroup/cpu", path));
-    }
-  }
-  return limit;
-}
-
 }  // namespace
 
 namespace detail {
@@ -119,6 +88,30 @@ int quota_cores_v1(const std::string& mount, const std::string& group) {
   });
 }
 
+// One line of /proc/self/cgroup is "id:controllers:path"; version 2 has id 0 and no controllers.
+int control_group_cores(const std::string& root) {
+  int limit = 0;
+  const std::string groups = read_small_file(root + "/proc/self/cgroup");
+  std::string_view rest = groups;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const size_t first = line.find(':');
+    const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    std::string controllers = ",";
+    controllers.append(line.substr(first + 1, second - first - 1)).append(",");
+    const std::string path(line.substr(second + 1));
+    if (controllers == ",,") {
+      limit = smaller_limit(limit, quota_cores_v2(root + "/sys/fs/cgroup", path));
+    } else if (controllers.find(",cpu,") != std::string::npos) {
+      limit = smaller_limit(limit, quota_cores_v1(root + "/sys/fs/cgroup/cpu", path));
+    }
+  }
+  return limit;
+}
+
 }  // namespace detail
 
 const CpuInfo& cpu_info() {
@@ -131,7 +124,7 @@ const CpuInfo& cpu_info() {
 }
 
 int available_cores() {
-  return std::max(1, smaller_limit(std::max(1, affinity_cores()), control_group_cores()));
+  return std::max(1, smaller_limit(std::max(1, affinity_cores()), detail::control_group_cores("")));
 }
 
 }  // namespace attn::cpu

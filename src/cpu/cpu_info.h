@@ -30,5 +30,9 @@ void detect_features(CpuInfo& info);
 int quota_cores_v2(const std::string& mount, const std::string& group);
 int quota_cores_v1(const std::string& mount, const std::string& group);
 
+// The quota of this process's control groups, of both versions; 0 = no limit. `root` is a folder
+// that stands for "/" (tests), empty for "/" itself.
+int control_group_cores(const std::string& root);
+
 }  // namespace detail
 }  // namespace attn::cpu

@@ -24,7 +24,7 @@ std::vector<const ScatterEngine*> scatter_engines() {
   return {&block_scatter_engine(), &generic_scatter_engine()};
 }
 std::vector<const LinearAttentionEngine*> linear_attention_engines() {
-  return {&recurrent_engine(), &recurrent_serial_engine()};
+  return {&chunked_engine(), &recurrent_engine(), &recurrent_serial_engine()};
 }
 
 template <class Engine>
@@ -107,6 +107,26 @@ void describe_attention(const std::vector<const AttentionEngine*>& engines,
   }
 }
 
+// The same for linear attention, whose engines all take any number of tokens.
+void describe_linear_attention(const std::vector<const LinearAttentionEngine*>& engines,
+                               const LinearAttentionSpec& spec, int64_t tokens, SimdLevel level,
+                               StageReport& stage) {
+  const LinearAttentionEngine& chosen = choose_linear_attention(engines, spec, tokens, level);
+  stage.engine = chosen.name();
+  for (const LinearAttentionEngine* engine : engines) {
+    EngineVerdict& verdict = verdict_of(stage, engine->name());
+    if (engine == &chosen) {
+      verdict.reason = "runs: the first in order that is expected to be the fastest";
+      if (engines.size() == 1) verdict.reason = "runs: the only one that supports this";
+    } else if (engine->prefers(spec, tokens, level)) {
+      verdict.reason = cat("supported; ", stage.engine, " comes first");
+    } else {
+      verdict.reason = cat("supported, but slower than ", stage.engine, " at ", tokens,
+                           " tokens; runs the calls with enough of them");
+    }
+  }
+}
+
 StageReport metadata_report(const Lowering& call, const ShapeRange& range) {
   StageReport stage;
   stage.stage = "metadata";
@@ -121,6 +141,15 @@ StageReport metadata_report(const Lowering& call, const ShapeRange& range) {
 }
 
 }  // namespace
+
+const LinearAttentionEngine& choose_linear_attention(
+    const std::vector<const LinearAttentionEngine*>& engines, const LinearAttentionSpec& spec,
+    int64_t tokens, SimdLevel level) {
+  for (const LinearAttentionEngine* engine : engines) {
+    if (engine->prefers(spec, tokens, level)) return *engine;
+  }
+  return *engines.back();
+}
 
 std::string CpuPlan::capture_reason() const {
   return "the CPU back end is synchronous: execute returns when all is done, there is no stream to "
@@ -219,14 +248,22 @@ class Planner {
   }
 
   bool plan_linear_attention(size_t* stage_bytes) {
+    StageReport stage;
+    stage.stage = "linear_attention";
     const LinearAttentionSpec& spec = call_.linear_attention->spec;
-    const Cost cost = linear_attention_cost(spec, plan_->range_);
-    if (!plan_stage("linear_attention", linear_attention_engines(), spec, cost,
-                    &plan_->linear_attention_)) {
-      return false;
+    auto& engines = plan_->linear_attention_;
+    engines = supporting_engines(linear_attention_engines(), spec, context_.level, request_.engine,
+                                 stage);
+    if (engines.empty()) return refuse(ATTN_UNSUPPORTED, refusal_text(stage));
+    for (const LinearAttentionEngine* engine : engines) {
+      *stage_bytes = std::max(*stage_bytes,
+                              engine->workspace_bytes(spec, context_.concurrency, context_.level));
     }
-    *stage_bytes = std::max(*stage_bytes, plan_->linear_attention_->workspace_bytes(
-                                              spec, context_.concurrency, context_.level));
+    describe_linear_attention(engines, spec, plan_->range_.query_rows, context_.level, stage);
+    const Cost cost = linear_attention_cost(spec, plan_->range_);
+    stage.flops = cost.flops;
+    stage.bytes = cost.bytes;
+    plan_->report_.push_back(std::move(stage));
     return true;
   }
 

@@ -32,7 +32,10 @@ class CpuPlan final : public BackendPlan {
   const KvUpdateEngine* kv_update() const { return kv_update_; }
   const RotaryEngine* rotary() const { return rotary_; }
   const ScatterEngine* scatter() const { return scatter_; }
-  const LinearAttentionEngine* linear_attention() const { return linear_attention_; }
+  // In order of preference: the first that prefers a call's tokens runs it, or else the last.
+  const std::vector<const LinearAttentionEngine*>& linear_attention() const {
+    return linear_attention_;
+  }
   // In order of preference: the first that accepts a call's shapes runs it.
   const std::vector<const AttentionEngine*>& attention() const { return attention_; }
 
@@ -42,7 +45,7 @@ class CpuPlan final : public BackendPlan {
   const KvUpdateEngine* kv_update_ = nullptr;
   const RotaryEngine* rotary_ = nullptr;
   const ScatterEngine* scatter_ = nullptr;
-  const LinearAttentionEngine* linear_attention_ = nullptr;
+  std::vector<const LinearAttentionEngine*> linear_attention_;
   std::vector<const AttentionEngine*> attention_;
   size_t workspace_bytes_ = 0;
   std::vector<StageReport> report_;
@@ -62,6 +65,11 @@ bool can_plan(const PlanContext& context, const Lowering& call, const PlanReques
 // UNSUPPORTED, with the reasons of all engines, where nothing runs the call.
 std::shared_ptr<const CpuPlan> make_plan(const PlanContext& context, const Lowering& call,
                                          const ShapeRange& range, const PlanRequest& request);
+
+// Of engines that support `spec`, at least one and in order: the one that runs so many tokens.
+const LinearAttentionEngine& choose_linear_attention(
+    const std::vector<const LinearAttentionEngine*>& engines, const LinearAttentionSpec& spec,
+    int64_t tokens, SimdLevel level);
 
 // All names that PlanRequest::engine may be.
 std::vector<std::string> all_engine_names();

@@ -1,4 +1,4 @@
-// Engines of linear attention on the CPU: recurrences that go from token to token.
+// Engines of linear attention on the CPU.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,9 @@ class LinearAttentionEngine {
   virtual const char* name() const = 0;
   virtual bool supports(const LinearAttentionSpec& spec, SimdLevel level,
                         std::string* why_not) const = 0;
+  // Whether this engine is expected to be the fastest for supported calls of so many tokens. Any
+  // engine that supports a spec runs any number of them.
+  virtual bool prefers(const LinearAttentionSpec& spec, int64_t tokens, SimdLevel level) const = 0;
   // Scratch for any problem of this spec; it does not grow with the tokens.
   virtual size_t workspace_bytes(const LinearAttentionSpec& spec, int concurrency,
                                  SimdLevel level) const = 0;
@@ -25,6 +28,8 @@ class LinearAttentionEngine {
                    Executor& executor, SimdLevel level) const = 0;
 };
 
+// "chunked": many tokens, as products of matrices. Unit channel strides, no decay a key channel.
+const LinearAttentionEngine& chunked_engine();
 // "recurrent": vectors of state columns, one pass over the state a token. Unit channel strides.
 const LinearAttentionEngine& recurrent_engine();
 // "recurrent-serial": everything, in plain C++ with sums in double.

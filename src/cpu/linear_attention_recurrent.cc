@@ -31,6 +31,8 @@ class Recurrent final : public LinearAttentionEngine {
     return reason == nullptr;
   }
 
+  bool prefers(const LinearAttentionSpec&, int64_t, SimdLevel) const override { return true; }
+
   size_t workspace_bytes(const LinearAttentionSpec& spec, int concurrency,
                          SimdLevel) const override {
     return lay_out(geometry_of(spec), nullptr, nullptr) * static_cast<size_t>(concurrency);

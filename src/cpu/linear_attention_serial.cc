@@ -167,6 +167,8 @@ class RecurrentSerial final : public LinearAttentionEngine {
 
   bool supports(const LinearAttentionSpec&, SimdLevel, std::string*) const override { return true; }
 
+  bool prefers(const LinearAttentionSpec&, int64_t, SimdLevel) const override { return true; }
+
   size_t workspace_bytes(const LinearAttentionSpec& spec, int concurrency,
                          SimdLevel) const override {
     return lay_out(spec, nullptr, nullptr) * static_cast<size_t>(concurrency);

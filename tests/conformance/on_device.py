@@ -15,8 +15,9 @@ import attn_c
 def attention_engines(ctx):
     """The engine of the library's choice, as None, and those that attention can be forced to."""
     others = ("-kv-update", "-rotary", "-scatter")
+    linear = ("chunked", "recurrent")
     return (None, *(name for name in ctx.info.engines
-                    if not name.endswith(others) and not name.startswith("recurrent")))
+                    if not name.endswith(others) and not name.startswith(linear)))
 
 
 def _root(array):

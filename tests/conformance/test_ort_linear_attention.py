@@ -59,9 +59,11 @@ def draw(seed):
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-@pytest.mark.parametrize("engine", ["recurrent", "recurrent-serial"])
+@pytest.mark.parametrize("engine", ["chunked", "recurrent", "recurrent-serial"])
 def test_linear_attention(ctx, engine, seed):
     attributes, inputs = draw(seed)
+    if engine == "chunked" and "decay" in inputs:  # it takes one decay a head
+        inputs["decay"] = inputs["decay"][..., :attributes["kv_num_heads"]].copy()
     op = ctx.op("com.microsoft", "LinearAttention", 1, **attributes)
     wanted = recurred(attributes, inputs)
     shapes = [array.shape for array in wanted]
@@ -74,6 +76,38 @@ def test_linear_attention(ctx, engine, seed):
     for name, peers, want in zip(ours, theirs, wanted):
         assert error(ours[name], want) <= BOUND, f"seed {seed}: our {name}, {attributes}"
         assert error(peers, want) <= BOUND, f"seed {seed}: ONNX Runtime's {name}, {attributes}"
+
+
+def test_many_tokens_are_taken_in_chunks(ctx):
+    """The engine follows the tokens of a call: the description says which and why, and a plan for
+    many tokens runs one token as a plan for one token does."""
+    rng = np.random.default_rng(1)
+    op = ctx.op("com.microsoft", "LinearAttention", 1, q_num_heads=2, kv_num_heads=2)
+    engines, states = {}, []
+    for tokens in (512, 1):
+        inputs = {name: rng.standard_normal((1, tokens, 256)).astype(np.float32)
+                  for name in ("query", "key", "value")}
+        inputs["key"] /= 16
+        inputs["past_state"] = rng.standard_normal((1, 2, 128, 128)).astype(np.float32)
+        inputs["decay"] = -rng.random((1, tokens, 2)).astype(np.float32)
+        inputs["beta"] = rng.random((1, tokens, 2)).astype(np.float32)
+        outputs = {"output": np.empty((1, tokens, 256), np.float32),
+                   "present_state": np.empty((1, 2, 128, 128), np.float32)}
+        plan = op.prepare(inputs, outputs)
+        stage = plan.describe()["stages"][-1]
+        engines[tokens] = stage["engine"], {verdict["engine"]: verdict["reason"]
+                                            for verdict in stage["considered"]}
+        if tokens == 512:
+            long_plan = plan
+            continue
+        for each in (plan, long_plan):
+            each.execute(inputs, outputs)
+            states.append({name: array.copy() for name, array in outputs.items()})
+    assert engines[512][0] == "chunked" and engines[1][0] == "recurrent"
+    assert "expected to be the fastest" in engines[512][1]["chunked"]
+    assert "slower than recurrent at 1 tokens" in engines[1][1]["chunked"]
+    for name, array in states[0].items():
+        assert array.tobytes() == states[1][name].tobytes()
 
 
 @pytest.mark.parametrize("seed", range(0, CASES, 3))

@@ -10,7 +10,7 @@ from linear_reference import error, recurred
 
 import attn_c
 
-ENGINES = ("recurrent", "recurrent-serial")
+ENGINES = ("chunked", "recurrent", "recurrent-serial")
 
 
 @pytest.fixture(scope="session", params=[1, 2], ids=["one_thread", "two_threads"])
@@ -83,7 +83,7 @@ def linear(tokens, heads=(2, 2, 2), dk=16, dv=16, decay=0.1, dtype=np.float32):
 
 
 def run(ctx, attributes, inputs, bound=3e-6):
-    """Under both engines, against float64."""
+    """Under every engine, against float64."""
     want = recurred(attributes, inputs)
     op = ctx.op("com.microsoft", "LinearAttention", **attributes)
     for engine in ENGINES:

@@ -99,7 +99,7 @@ const char* rule_of(const LinearOutline& outline);
 inline MatrixOptions linear_matrix_options() {
   MatrixOptions options;
   options.tool = "linear_matrix";
-  options.engines = {"recurrent", "recurrent-serial"};
+  options.engines = {"chunked", "recurrent", "recurrent-serial"};
   options.draw = [](uint64_t seed) { return std::make_unique<LinearCase>(draw_linear_case(seed)); };
   return options;
 }

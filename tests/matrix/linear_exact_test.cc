@@ -16,7 +16,11 @@ using namespace linear;
 using test::Random;
 using test::View;
 
-const char* const kEngines[] = {"recurrent", "recurrent-serial"};
+// The engines that take a problem: decays of key channels have no chunks.
+std::vector<std::string> engines_of(const LinearOutline& o) {
+  if (o.gated && o.decay_per_key) return {"recurrent", "recurrent-serial"};
+  return {"chunked", "recurrent", "recurrent-serial"};
+}
 constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBfloat16};
 
 LinearOutline small_outline(Type type) {
@@ -90,7 +94,7 @@ TEST(LinearExact, FoldingChangesNoBit) {
           apart.in[kBeta].view().set_linear(static_cast<int64_t>(k), beta[k]);
         }
         apart.renew();
-        for (const char* engine : kEngines) {
+        for (const std::string& engine : engines_of(o)) {
           expect_passed(folded, device, engine);
           expect_passed(apart, device, engine);
           EXPECT_EQ(bytes_of(folded), bytes_of(apart)) << engine << " " << folded.text();
@@ -112,7 +116,7 @@ TEST(LinearExact, ManyTokens) {
         o.decays = decays;
         o.decay_per_key = per_key;
         LinearCase c = make(o);
-        for (const char* engine : kEngines) expect_passed(c, device, engine);
+        for (const std::string& engine : engines_of(o)) expect_passed(c, device, engine);
       }
     }
     for (const bool gated : {false, true}) {  // without the delta rule
@@ -123,7 +127,7 @@ TEST(LinearExact, ManyTokens) {
       o.gated = gated;
       o.decays = DecayKind::kWeak;
       LinearCase c = make(o);
-      for (const char* engine : kEngines) expect_passed(c, device, engine);
+      for (const std::string& engine : engines_of(o)) expect_passed(c, device, engine);
     }
   }
 }
@@ -139,7 +143,7 @@ TEST(LinearExact, KeysThatAreEqual) {
       o.beta = beta;
       o.decays = DecayKind::kWeak;
       LinearCase c = make(o);
-      for (const char* engine : kEngines) expect_passed(c, device, engine);
+      for (const std::string& engine : engines_of(o)) expect_passed(c, device, engine);
     }
   }
 }
@@ -152,7 +156,7 @@ TEST(LinearExact, EveryNumberOfTokens) {
     o.decay_per_key = tokens % 2 == 1;
     o.seed = static_cast<uint64_t>(tokens);
     LinearCase c = make(o);
-    for (const char* engine : kEngines) expect_passed(c, device, engine);
+    for (const std::string& engine : engines_of(o)) expect_passed(c, device, engine);
   }
 }
 
@@ -160,7 +164,7 @@ TEST(LinearExact, EveryNumberOfTokens) {
 TEST(LinearExact, CallsThatAreCut) {
   Device device = make_device({});
   for (const Type type : kTypes) {
-    for (const char* engine : kEngines) {
+    for (const std::string& engine : engines_of(small_outline(type))) {
       for (const int64_t step : {1, 5, 12}) {
         LinearCase whole = make(small_outline(type));
         expect_passed(whole, device, engine);
@@ -239,9 +243,9 @@ TEST(LinearExact, AStepIsTheFirstTokenOfALongerCall) {
 // Enough work for threads, and few enough states that columns are split among them.
 TEST(LinearExact, ThreadsAndRunsGiveTheSameBits) {
   for (const std::string& level : test::simd_levels()) {
-    for (const char* engine : kEngines) {
-      if (level == "generic" && std::string(engine) == "recurrent") continue;
-      for (const int64_t tokens : {1, 40}) {
+    for (const std::string& engine : engines_of(small_outline(Type::kFloat16))) {
+      if (level == "generic" && engine != "recurrent-serial") continue;
+      for (const int64_t tokens : {1, 80}) {
         LinearOutline o = small_outline(Type::kFloat16);
         o.tokens = tokens;
         o.kv_heads = 2;
@@ -260,6 +264,66 @@ TEST(LinearExact, ThreadsAndRunsGiveTheSameBits) {
           if (first.empty()) first = bytes_of(c);
           EXPECT_EQ(bytes_of(c), first)
               << engine << " at " << level << ", " << tokens << " tokens, " << threads;
+        }
+      }
+    }
+  }
+}
+
+// States that share keys and queries are carried together where there are enough of them for the
+// threads, and apart where not; columns that are no whole panel, several outputs of a state.
+TEST(LinearExact, ChunksOfSharedStates) {
+  for (const std::string& level : test::simd_levels()) {
+    if (level == "generic") continue;
+    for (const Type type : kTypes) {
+      for (const int64_t queries : {1, 24}) {
+        LinearOutline o = small_outline(type);
+        o.tokens = 150;
+        o.key_heads = 2;
+        o.q_heads = queries;
+        o.kv_heads = 12;
+        o.head_size = 67;
+        o.v_head_size = 83;
+        o.decays = DecayKind::kMixed;
+        LinearCase c = make(o);
+        std::vector<std::vector<unsigned char>> first;
+        for (const int threads : {1, 7}) {
+          test::ContextOptions options;
+          options.threads = threads;
+          options.level = level;
+          Device device = make_device(options);
+          expect_passed(c, device, "chunked");
+          if (first.empty()) first = bytes_of(c);
+          EXPECT_EQ(bytes_of(c), first) << level << ", " << threads << " threads: " << c.text();
+        }
+      }
+    }
+  }
+}
+
+// What the fast engines have to take at every level: an engine that refuses everything would pass
+// the rest.
+TEST(LinearAcceptance, FastEnginesTakeTheList) {
+  for (const std::string& level : test::simd_levels()) {
+    if (level == "generic") continue;
+    test::ContextOptions options;
+    options.level = level;
+    Device device = make_device(options);
+    for (const Type type : kTypes) {
+      for (const int64_t size : {64, 80, 128, 192, 256}) {
+        for (const bool gated : {false, true}) {
+          for (const bool delta : {false, true}) {
+            LinearOutline o = small_outline(type);
+            o.gated = gated;
+            o.delta = delta;
+            o.head_size = size;
+            o.v_head_size = 64;
+            o.tokens = 33;
+            o.q_heads = 1;
+            o.kv_heads = 2;
+            LinearCase c = make(o);
+            for (const char* engine : {"chunked", "recurrent"}) expect_passed(c, device, engine);
+          }
         }
       }
     }

@@ -32,6 +32,9 @@ def test_info_tells_versions_files_and_devices():
     assert known["devices"][0]["device"] == "cpu"
     assert known["devices"][0]["context"]["engines"] and known["devices"][0]["context"]["amx"]
     assert all(one["available"] or one["reason"] for one in known["devices"])
+    machine = known["devices"][0]["machine"]
+    assert machine["cores"] >= 1 and machine["first_level_bytes"] > 0
+    assert 1 <= machine["available"] <= len(os.sched_getaffinity(0))
     text = run("info")
     assert attn_c.version() in text and "simd-decode" in text
 

@@ -9,6 +9,7 @@
 
 #include "api_fixture.h"
 #include "cpu/cpu_info.h"
+#include "cpu/machine_model.h"
 
 namespace attn::test {
 namespace {
@@ -308,6 +309,10 @@ TEST_F(ApiTest, DescribeIsJsonWithTheReasons) {
   EXPECT_EQ(json.at("sizes").at("key_in_place"), true);
   EXPECT_EQ(json.at("device").at("type"), "cpu");
   EXPECT_EQ(json.at("device").at("instruction_sets"), cpu::cpu_info().instruction_sets);
+  const nlohmann::json& machine = json.at("device").at("machine");
+  EXPECT_EQ(machine.at("second_level_bytes"), cpu::machine_caches().second_level);
+  EXPECT_EQ(machine.at("cores"), cpu::machine_topology().cores);
+  EXPECT_EQ(machine.at("available"), cpu::available_cores());
   EXPECT_TRUE(json.at("asked").at("engine").is_null());
   attn_plan_info info = ATTN_PLAN_INFO_INIT;
   ASSERT_OK(attn_plan_get_info(plan, &info, &error));

@@ -49,6 +49,16 @@ def amx(context: Context) -> str:
     return "no engine of this library uses it"
 
 
+def machine(context: Context) -> dict[str, int]:
+    """Caches and processors as a context of the CPU sees them: a plan's description has them."""
+    rows = np.zeros((1, 1, 1, 4), np.float32)
+    op = context.op("", "Attention", version=23)
+    binding = op.bind(context.session(), {"Q": rows, "K": rows, "V": rows},
+                      {"Y": np.zeros_like(rows)})
+    binding.prepare()
+    return dict(binding.describe()["device"]["machine"])
+
+
 def describe() -> dict[str, Any]:
     """Versions, files and devices; of those that can be used, what a context says of itself."""
     found: list[dict[str, Any]] = []
@@ -61,6 +71,7 @@ def describe() -> dict[str, Any]:
                 entry["context"] = context.info._asdict()
                 if device.device_type == native.ATTN_DEVICE_CPU:
                     entry["context"]["amx"] = amx(context)
+                    entry["machine"] = machine(context)
             except Error as error:
                 entry["reason"] = str(error)
         found.append(entry)
@@ -93,6 +104,8 @@ def info(arguments: argparse.Namespace) -> int:
             if value not in ("", ()) and not key.startswith("device"):
                 shown.append((key.replace("_", " "),
                               ", ".join(value) if isinstance(value, tuple) else value))
+        shown += [(key.replace("_", " "), value)
+                  for key, value in device.get("machine", {}).items()]
         _report.table(device["device"], ("what", "found"), shown, ("what", "found"))
     return 0
 
