@@ -196,8 +196,8 @@ typedef struct attn_alias {
  * its `stream`, on which alone it is used next, so that cuMemAllocAsync and caching allocators
  * serve; and a little over 64 KiB a session with a null stream, to be usable at once on every
  * stream. PINNED, on a CUDA device: a few bytes a session that the device can address
- * (cuMemHostAlloc, cudaMallocHost), null stream. The device's CUDA context is current and the thread's capture mode is relaxed
- * meanwhile.
+ * (cuMemHostAlloc, cudaMallocHost), null stream. The device's CUDA context is current and the
+ * thread's capture mode is relaxed meanwhile.
  *
  * `deallocate` gets what allocate gave with its size. A stream that is not null is that of the
  * execute which replaces the memory by more: what used it is behind that stream, as the session's
