@@ -252,7 +252,7 @@ typedef struct attn_executor {
   uint32_t reserved;
   void* user;
   void (*release_user)(void* user);
-  int32_t (*concurrency)(void* user); /* threads that it may use, at least 1; asked once */
+  int32_t (*concurrency)(void* user); /* threads that it may use, asked once; below 1 is 1 */
   void (*parallel_for)(void* user, int32_t count, void (*task)(void* task_context, int32_t index),
                        void* task_context);
 } attn_executor;
