@@ -193,18 +193,19 @@ typedef struct attn_alias {
  * call.
  *
  * HOST, on the CPU: scratch. DEVICE, on a CUDA device: scratch, asked for inside an execute with
- * its `stream`, on which alone it is used next, so that cuMemAllocAsync and caching allocators
- * serve; and a little over 64 KiB a session with a null stream, to be usable at once on every
- * stream. PINNED, on a CUDA device: a few bytes a session that the device can address
- * (cuMemHostAlloc, cudaMallocHost), null stream. The device's CUDA context is current and the
- * thread's capture mode is relaxed meanwhile.
+ * its `stream` (null: the default one), where it is used first; later uses are ordered behind, as
+ * the session's executions are, so that cuMemAllocAsync and caching allocators serve. And a little
+ * over 64 KiB when a session is created, with a null stream, to be usable at once on every stream.
+ * PINNED, on a CUDA device: then too, a few bytes that the device can address (cuMemHostAlloc,
+ * cudaMallocHost). The device's CUDA context is current and the thread's capture mode is relaxed
+ * meanwhile.
  *
  * `deallocate` gets what allocate gave with its size. A stream that is not null is that of the
  * execute which replaces the memory by more: what used it is behind that stream, as the session's
- * executions are. With a null stream (prepare, trim, creation of a session, release of the context)
- * work that used it may still run: free it as cuMemFree does, or behind the streams that the
- * session ran on. Memory that a graph holds comes back after the graph, and never where the context
- * went first.
+ * executions are. Outside of an execute (prepare, trim, creation of a session, release of the
+ * context) the stream is null and work that used the memory may still run: free it as cuMemFree
+ * does, or behind the streams that the session ran on. Memory that a graph holds comes back after
+ * the graph; where the context goes first it never does, and release_user must leave it alone.
  *
  * Both may call every function; an execute on another session asks for that session's scratch in
  * turn. `deallocate` may come from a release function that lets go of the last session: the context

@@ -9,13 +9,17 @@
 
 namespace attn::api {
 
+void check_stream(const attn_context& context, const void* stream) {
+  if (stream != nullptr && context.facts.identity.type == ATTN_DEVICE_CPU) {
+    fail_argument("stream is given; the CPU runs at once and has no streams: pass null");
+  }
+}
+
 attn_execute_desc execute_options(const attn_context& context, const attn_execute_desc* desc,
                                   uint32_t known_flags) {
   attn_execute_desc options = copy_in_or_default(desc, "desc");
   check_flags(options.flags, known_flags, "desc");
-  if (options.stream != nullptr && context.facts.identity.type == ATTN_DEVICE_CPU) {
-    fail_argument("stream is given; the CPU runs at once and has no streams: pass null");
-  }
+  check_stream(context, options.stream);
   if (options.workspace == nullptr && options.workspace_bytes != 0) {
     fail_argument("workspace is null, but workspace_bytes is ", options.workspace_bytes);
   }

@@ -9,6 +9,9 @@
 
 namespace attn::api {
 
+// Refuses a stream where the device has none.
+void check_stream(const attn_context& context, const void* stream);
+
 // Copies and checks an execute desc; null means defaults. `known_flags` are ATTN_EXECUTE_...
 attn_execute_desc execute_options(const attn_context& context, const attn_execute_desc* desc,
                                   uint32_t known_flags);

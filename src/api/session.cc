@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/execute.h"
 #include "api/guard.h"
 #include "api/struct_io.h"
 #include "api/text.h"
@@ -98,6 +99,7 @@ attn_status attn_session_clear_faults(attn_session* session, void* stream, attn_
   return guard(error, [&](attn::api::Subject& subject) {
     attn_session& self = checked(session, "session");
     subject.keep(self);
+    attn::api::check_stream(*self.context, stream);
     const attn::api::BusyGuard busy(self.busy, "session", self.label);
     self.backend->clear_faults(stream);
   });

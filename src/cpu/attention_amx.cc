@@ -16,6 +16,8 @@ constexpr int64_t kMostItemRows = 512;
 constexpr size_t kMostScratch = size_t{15} << 20;  // of all workers together
 // Below this many multiply-adds the calling thread is done before another one has woken up.
 constexpr double kParallelWork = 3e6;
+// What bfloat16 takes at least: its weights are rounded to 8 bits.
+constexpr int64_t kAveragingRows = 32, kAveragingChannels = 8;
 // Query rows of a group from which tiles win over vectors, as measured: packing has to pay, and
 // float32 multiplies six times.
 constexpr int64_t kPayingRows = 1024;
@@ -61,7 +63,12 @@ double work_of(const AttentionProblem& problem, std::span<const RowLengths> rows
 
 class AmxPrefill : public AttentionEngine {
  public:
-  bool accepts(const AttentionProblem&) const override { return true; }
+  // bfloat16 weights are one piece, rounded to 8 bits, which few rows or channels do not average
+  // out: a sink beside one key that matters leaves all of a row with the same rounding.
+  bool accepts(const AttentionProblem& problem) const override {
+    if (problem.spec.type != kBfloat16) return true;
+    return problem.query_rows >= kAveragingRows && problem.spec.v_head_size >= kAveragingChannels;
+  }
 
   bool pays(const AttentionProblem& problem) const override {
     const AttentionSpec& spec = problem.spec;

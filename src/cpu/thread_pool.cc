@@ -8,6 +8,7 @@
 #include <new>
 
 #include "core/float_environment.h"
+#include "core/quiet_signals.h"
 #include "hwy/cache_control.h"
 
 namespace attn::cpu {
@@ -90,11 +91,7 @@ void ThreadPool::drain() {
 }
 
 void ThreadPool::start_workers(int wanted) {
-  // Workers inherit the mask of the thread that starts them.
-  sigset_t all;
-  sigset_t previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  const QuietSignals quiet;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -105,7 +102,6 @@ void ThreadPool::start_workers(int wanted) {
     workers_.store(++started, std::memory_order_relaxed);
   }
   pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
 void* ThreadPool::worker_main(void* self) {

@@ -1,6 +1,7 @@
 // Decode: few query rows, the keys of each split over blocks.
 #include <algorithm>
 
+#include "core/bounded_product.h"
 #include "core/error.h"
 #include "cuda/attention_engine_parts.h"
 
@@ -79,9 +80,10 @@ class SplitDecode final : public AttentionEngine {
       const int64_t rows = std::min<int64_t>(range.query_rows, kDecodeQueries) * group_of(spec);
       const int64_t splits =
           std::max(kFewParts, device.multiprocessors / std::max<int64_t>(spec.kv_heads, 1));
-      blocks = range.batch * spec.kv_heads * divide_up(rows, decode_rows(spec)) * splits;
+      blocks = static_cast<int64_t>(bounded_product(
+          {range.batch, spec.kv_heads, divide_up(rows, decode_rows(spec)), splits}));
     }
-    return static_cast<size_t>(blocks) * partial_floats(spec) * 4;
+    return bounded_product({blocks, partial_floats(spec), 4});
   }
   LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device,
                     bool batch_invariant) const override {

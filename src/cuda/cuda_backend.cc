@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/packed_lengths.h"
+#include "cuda/capture.h"
 #include "cuda/cuda_host_help.h"
 #include "cuda/cuda_plan.h"
 #include "cuda/cuda_session.h"
@@ -16,28 +17,6 @@
 
 namespace attn::cuda {
 namespace {
-
-struct Capture {
-  bool active = false;
-  CUgraph graph = nullptr;
-};
-
-Capture capture_of(const Driver& driver, CUstream stream) {
-  int status = kCaptureStatusNone;
-  unsigned long long id = 0;
-  Capture capture;
-  const CUresult result =
-      driver.StreamGetCaptureInfo(stream, &status, &id, &capture.graph, nullptr, nullptr);
-  if (result == kCudaStreamCaptureImplicit) {
-    throw_error(ATTN_CAPTURE,
-                "the legacy default stream cannot be used while another stream captures in global "
-                "mode: execute on a stream of your own",
-                native_error(result));
-  }
-  check(driver, result, "cuStreamGetCaptureInfo");
-  capture.active = status == kCaptureStatusActive;
-  return capture;
-}
 
 // Whether the host may look at the lengths of this call, and what it finds there.
 void check_lengths(const CudaContext& context, const CudaPlan& plan, const Lengths& lengths,
@@ -120,7 +99,7 @@ class Cuda final : public CudaBackend {
 
   std::unique_ptr<BackendSession> create_session() override {
     const LoadedKernel* clear = kernels_.get(session_variant("attn_clear_faults"));
-    return std::make_unique<CudaSession>(retired_, clear, &counters_);
+    return std::make_unique<CudaSession>(retired_, clear, kernels_.code(), &counters_);
   }
 
   void execute(const BackendPlan& base, const Lowering& call, BackendSession& base_session,
@@ -150,18 +129,19 @@ class Cuda final : public CudaBackend {
     check_lengths(context_, plan, call.lengths, request, capture.active);
     if (is_row_operator(call)) {
       if (plan.check_on_host) check_device_rows(context_, call, stream);
+      if (capture.active) session.retain_in(capture.graph);
       run_rows(context_, plan, call, session, request);
-      if (capture.active) session.retain_in(capture.graph, kernels_.code());
       return;
     }
     const CUdeviceptr scratch = workspace(plan, session, request, capture.active);
+    // Before the first launch: what fails later leaves nodes in the graph.
+    if (capture.active) session.retain_in(capture.graph);
     if (call.linear_attention) {
       launch_linear_attention(driver, plan, *call.linear_attention, session.faults(), scratch,
                               stream);
     } else {
       run_softmax(context_, plan, call, session, request, scratch);
     }
-    if (capture.active) session.retain_in(capture.graph, kernels_.code());
   }
 
   CUdeviceptr workspace(const CudaPlan& plan, CudaSession& session, const Launch& request,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/bounded_product.h"
 #include "core/cost.h"
 #include "core/error.h"
 #include "core/packed_lengths.h"
@@ -49,8 +50,7 @@ size_t moved_bytes(const KvUpdateSpec& spec, const ShapeRange& range) {
   int64_t channels = 0;
   if (spec.key.grows) channels += spec.head_size;
   if (spec.value.grows) channels += spec.v_head_size;
-  return static_cast<size_t>(range.batch * spec.kv_heads * range.total * channels *
-                             size_of(spec.type));
+  return bounded_product({range.batch, spec.kv_heads, range.total, channels, size_of(spec.type)});
 }
 
 // What the back end cannot take whatever the engine.
@@ -119,6 +119,14 @@ std::string refusals(const std::vector<EngineVerdict>& verdicts) {
 }
 
 }  // namespace
+
+void check_workspace(size_t bytes, const ShapeRange& range) {
+  constexpr size_t kAddressable = size_t{1} << 47;
+  if (bytes <= kAddressable) return;
+  fail_unsupported(
+      "a range of batch ", range.batch, ", ", range.query_rows, " queries and ", range.total,
+      " keys in all needs more workspace than a device addresses: ", "state smaller bounds");
+}
 
 std::string CudaPlan::capture_reason() const {
   if (check_on_host) {
@@ -247,6 +255,7 @@ std::shared_ptr<const CudaPlan> make_plan(const CudaContext& context, KernelStor
   plan->moved_offset = (plan->partials_offset + partials + 255) / 256 * 256;
   plan->workspace = plan->moved_offset + 256;
   if (grows) plan->workspace += moved_bytes(call.kv_update->spec, range);
+  check_workspace(plan->workspace, range);
 
   StageReport kv;
   kv.stage = packed ? "lengths" : "kv_update";

@@ -17,6 +17,9 @@ inline size_t rows_bytes(int64_t batch) {
   return (static_cast<size_t>(batch) * sizeof(attnk::RowLengths) + 255) / 256 * 256;
 }
 
+// Refuses a range whose workspace no device addresses.
+void check_workspace(size_t bytes, const ShapeRange& range);
+
 class LinearAttentionEngine;  // linear_attention_engines.h
 
 struct LinearAttentionChoice {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "cuda/capture.h"
 
 namespace attn::cuda {
 namespace {
@@ -20,8 +21,11 @@ void release_held(void* user) { delete static_cast<Held*>(user); }
 }  // namespace
 
 CudaSession::CudaSession(std::shared_ptr<RetireList> list, const LoadedKernel* clear_kernel,
-                         CudaCounters* counters)
-    : list_(std::move(list)), clear_kernel_(clear_kernel), counters_(counters) {
+                         std::shared_ptr<LoadedLibraries> code, CudaCounters* counters)
+    : list_(std::move(list)),
+      clear_kernel_(clear_kernel),
+      code_(std::move(code)),
+      counters_(counters) {
   state_ = DeviceBlock::zeroed(list_, kStateBytes + kCounters * sizeof(uint32_t));
   pinned_ = std::make_shared<PinnedBlock>(list_, sizeof(attnk::FaultRecord));
 }
@@ -42,6 +46,8 @@ FaultReport CudaSession::poll_faults() {
 
 void CudaSession::clear_faults(void* stream) {
   ContextScope scope(list_->context());
+  const Capture capture = capture_of(list_->context().driver, static_cast<CUstream>(stream));
+  if (capture.active) retain_in(capture.graph);
   attnk::FaultState* state = faults();
   attnk::FaultRecord* record = device_record();
   void* arguments[] = {static_cast<void*>(&state), static_cast<void*>(&record)};
@@ -73,9 +79,9 @@ std::shared_ptr<DeviceBlock> CudaSession::drop_scratch() {
   return std::move(scratch_);
 }
 
-void CudaSession::retain_in(CUgraph graph, std::shared_ptr<LoadedLibraries> code) {
+void CudaSession::retain_in(CUgraph graph) {
   const Driver& driver = list_->context().driver;
-  auto* held = new Held{state_, scratch_, pinned_, std::move(code)};
+  auto* held = new Held{state_, scratch_, pinned_, code_};
   CUuserObject object = nullptr;
   CUresult result =
       driver.UserObjectCreate(&object, held, release_held, 1, kUserObjectNoDestructorSync);

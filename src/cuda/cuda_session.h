@@ -22,8 +22,9 @@ struct CudaCounters {
 
 class CudaSession final : public BackendSession {
  public:
+  // `code` holds every kernel that the session's executions launch.
   CudaSession(std::shared_ptr<RetireList> list, const LoadedKernel* clear_kernel,
-              CudaCounters* counters);
+              std::shared_ptr<LoadedLibraries> code, CudaCounters* counters);
   ~CudaSession() override;
   CudaSession(const CudaSession&) = delete;
   CudaSession& operator=(const CudaSession&) = delete;
@@ -37,7 +38,7 @@ class CudaSession final : public BackendSession {
   // CAPTURE) and never moved while a graph holds it.
   CUdeviceptr scratch(size_t bytes, CUstream stream, bool capturing);
   // Keeps state, scratch and the kernels' code alive for as long as `graph` and what is made of it.
-  void retain_in(CUgraph graph, std::shared_ptr<LoadedLibraries> code);
+  void retain_in(CUgraph graph);
 
   attnk::FaultState* faults() const;
   attnk::FaultRecord* device_record() const {
@@ -52,6 +53,7 @@ class CudaSession final : public BackendSession {
   std::shared_ptr<DeviceBlock> drop_scratch();
   std::shared_ptr<RetireList> list_;
   const LoadedKernel* clear_kernel_;
+  std::shared_ptr<LoadedLibraries> code_;
   CudaCounters* counters_;
   std::shared_ptr<DeviceBlock> state_;  // FaultState, then kCounters counters
   std::shared_ptr<DeviceBlock> scratch_;

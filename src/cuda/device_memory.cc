@@ -25,6 +25,15 @@ void RetireList::keep(std::vector<T>& list, T thing) noexcept {
 }
 
 void* RetireList::allocate(uint32_t kind, size_t bytes, CUstream stream) {
+  try {
+    return try_to_allocate(kind, bytes, stream);
+  } catch (const Error& error) {
+    if (error.status() != ATTN_OUT_OF_MEMORY || !drain()) throw;
+  }
+  return try_to_allocate(kind, bytes, stream);
+}
+
+void* RetireList::try_to_allocate(uint32_t kind, size_t bytes, CUstream stream) {
   if (allocator_ != nullptr) return allocator_->allocate(kind, bytes, kAlignment, stream);
   const Driver& driver = context_->driver;
   if (kind == ATTN_MEMORY_PINNED) {
@@ -60,7 +69,7 @@ void RetireList::retire_library(CUlibrary library) noexcept {
   if (library != nullptr) keep(libraries_, library);
 }
 
-void RetireList::drain() {
+bool RetireList::drain() {
   std::vector<RetiredMemory> memory;
   std::vector<CUlibrary> libraries;
   {
@@ -68,17 +77,18 @@ void RetireList::drain() {
     memory.swap(memory_);
     libraries.swap(libraries_);
   }
-  if (memory.empty() && libraries.empty()) return;
+  if (memory.empty() && libraries.empty()) return false;
   // A context that cannot be entered is lost, and the driver's memory with it; the host's allocator
   // still gets its own back.
   const ContextScope scope(*context_, ContextScope::kBestEffort);
   if (!scope.entered()) {
     for (const RetiredMemory& one : memory) free_on(one, nullptr);
-    return;
+    return allocator_ != nullptr;
   }
   RelaxedCapture relaxed(context_->driver);
   for (const RetiredMemory& one : memory) free_now(one);
   for (CUlibrary library : libraries) context_->driver.LibraryUnload(library);
+  return true;
 }
 
 void RetireList::close() {

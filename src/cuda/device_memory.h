@@ -29,12 +29,13 @@ class RetireList {
       : context_(&context), allocator_(allocator) {}
   // Memory that is aligned to 256 bytes, ordered on `stream` where the host's allocator gives it
   // (null: usable at once). The CUDA context must be current. Throws OUT_OF_MEMORY.
+  // Where memory is short, what waits here goes first.
   void* allocate(uint32_t kind, size_t bytes, CUstream stream);
   // Gives back at once, behind what `stream` holds; false where only drain() can.
   bool free_on(const RetiredMemory& memory, CUstream stream) noexcept;
   void retire(const RetiredMemory& memory) noexcept;
   void retire_library(CUlibrary library) noexcept;
-  void drain();
+  bool drain();  // whether anything was freed
   void close();
   const CudaContext& context() const { return *context_; }  // while the back end lives
 
@@ -42,6 +43,7 @@ class RetireList {
   template <class T>
   void keep(std::vector<T>& list, T thing) noexcept;
 
+  void* try_to_allocate(uint32_t kind, size_t bytes, CUstream stream);
   void free_now(const RetiredMemory& memory) noexcept;
 
   const CudaContext* context_;

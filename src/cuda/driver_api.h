@@ -78,6 +78,7 @@ enum : int {
   kCaptureModeRelaxed = 2,
   kCaptureStatusNone = 0,
   kCaptureStatusActive = 1,
+  kCaptureStatusInvalidated = 2,
   kUserObjectNoDestructorSync = 1,
   kGraphUserObjectMove = 1,
 };

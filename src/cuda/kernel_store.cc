@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/quiet_signals.h"
 #include "cuda/kernel_sources.h"
 
 namespace attn::cuda {
@@ -232,6 +233,7 @@ void KernelStore::prefetch(std::span<const KernelVariant> variants) {
   };
   {
     std::vector<std::jthread> threads;  // joined whatever happens
+    const QuietSignals quiet;
     threads.reserve(variants.size());
     for (size_t i = 0; i < variants.size(); ++i) {
       try {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/bounded_product.h"
 #include "core/error.h"
 
 namespace attn::cuda {
@@ -178,8 +179,7 @@ class RecurrentSerial final : public LinearAttentionEngine {
   }
   int columns(const LinearAttentionSpec&) const override { return kThreads; }
   size_t scratch_bytes(const LinearAttentionSpec& spec, const ShapeRange& range) const override {
-    return static_cast<size_t>(range.batch) * static_cast<size_t>(spec.kv_heads) *
-           static_cast<size_t>(spec.head_size) * static_cast<size_t>(spec.v_head_size) * 4;
+    return bounded_product({range.batch, spec.kv_heads, spec.head_size, spec.v_head_size, 4});
   }
   std::string summary(const LinearAttentionSpec&, const DeviceTraits&) const override {
     return "a thread a state column, sums in double";
@@ -286,6 +286,7 @@ std::shared_ptr<const CudaPlan> plan_linear_attention(const CudaContext& context
   if (stage.engine.empty()) stage.engine = chosen.front()->name();
   add_cost(problem.spec, range, stage);
   plan->workspace = scratch + 256;
+  check_workspace(plan->workspace, range);
   plan->stages.push_back(std::move(stage));
   return plan;
 }

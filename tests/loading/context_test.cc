@@ -112,6 +112,58 @@ TEST_F(CudaContexts, ALegacyStreamBesideACaptureIsRefusedAsOne) {
   EXPECT_EQ(outcome.native_code, 906);
 }
 
+TEST_F(CudaContexts, AnInvalidatedCaptureIsSaidToBeOne) {
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  ASSERT_TRUE(step.execute().ok());
+  driver().invalidated = true;
+  for (const Outcome& outcome : {step.execute(), step.clear()}) {
+    EXPECT_EQ(outcome.status, ATTN_CAPTURE) << outcome.message;
+    EXPECT_NE(outcome.message.find("was invalidated"), std::string::npos) << outcome.message;
+  }
+  driver().invalidated = false;
+  EXPECT_TRUE(step.execute().ok());
+}
+
+TEST_F(CudaContexts, ACapturedClearKeepsTheSessionsState) {
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  int held = 0;
+  const Outcome outcome = step.capture([&] { return step.clear(); }, &held);
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_EQ(held, 1);
+}
+
+// Launches that fail leave what came before them in the graph: it is held by then.
+TEST_F(CudaContexts, AFailedCaptureHoldsWhatItRecorded) {
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  ASSERT_TRUE(step.execute().ok());
+  driver().forget_calls();
+  driver().fail_call = "cuLaunchKernelEx";
+  driver().fail_at = 2;
+  int held = 0;
+  const Outcome outcome = step.capture([&] { return step.execute(); }, &held);
+  EXPECT_EQ(outcome.status, ATTN_DEVICE) << outcome.message;
+  EXPECT_EQ(held, 1);
+}
+
+TEST_F(CudaContexts, WhatWaitsToBeFreedGoesWhereMemoryIsShort) {
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  Handle<attn_session> gone;
+  ASSERT_TRUE(create_session(gone, step.context()).ok());
+  const int before = driver().device_memory;
+  gone.reset();
+  ASSERT_EQ(driver().device_memory, before) << "freed later";
+  driver().forget_calls();
+  driver().fail_call = "cuMemAlloc";
+  driver().fail_code = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+  const Outcome outcome = step.execute();
+  EXPECT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_EQ(driver().device_memory, before) << "one block less, scratch more";
+}
+
 TEST_F(CudaContexts, ExecuteAsksForTheContextAndTheCaptureAlone) {
   const CurrentContext current(0);
   Step step(CudaOptions{});

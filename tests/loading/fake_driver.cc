@@ -282,6 +282,7 @@ CUresult run(StreamGetCaptureInfoTag, CUstream stream, int* status, unsigned lon
              CUgraph* graph, const void**, size_t*) {
   const bool active = stream != nullptr && stream->capturing != nullptr;
   *status = active ? kCaptureStatusActive : kCaptureStatusNone;
+  if (state.invalidated) *status = kCaptureStatusInvalidated;
   if (active && graph != nullptr) *graph = stream->capturing;
   return has_context() ? kCudaSuccess : kInvalidContext;
 }

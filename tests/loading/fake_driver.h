@@ -17,6 +17,7 @@ struct FakeDriver {
   int version = 12040;
   int devices = 2;
   int major = 8, minor = 6;
+  bool invalidated = false;       // every stream's capture is, by an error before
   const char* missing = nullptr;  // cuGetProcAddress does not know this name
   // The `fail_at`-th call of `fail_call` (counted from 1; 0: each) answers fail_code. Calls that
   // give something back do so nevertheless, as a driver that reports an earlier error does.

@@ -211,12 +211,12 @@ Outcome Step::execute(uint32_t flags) {
   });
 }
 
-Outcome Step::capture() {
+Outcome Step::capture(const std::function<Outcome()>& call, int* held) {
   Outcome first = outcome_of([&](attn_error* error) {
     return attn_host_graph_begin_capture(context_.get(), stream_, error);
   });
   if (!first.ok()) return first;
-  first = execute();
+  first = call();
   attn_host_graph* graph = nullptr;
   const Outcome ended = outcome_of([&](attn_error* error) {
     return attn_host_graph_end_capture(context_.get(), stream_, &graph, error);
@@ -226,6 +226,7 @@ Outcome Step::capture() {
     first = outcome_of(
         [&](attn_error* error) { return attn_host_graph_launch(graph, stream_, error); });
   }
+  if (held != nullptr) *held = driver().user_objects;
   attn_host_graph_release(graph);
   return first;
 }

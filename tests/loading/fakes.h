@@ -60,7 +60,11 @@ class Step {
   Outcome outcome;
   Outcome execute(uint32_t flags = 0);
   // Captures an execute, launches the graph and releases it; the first failure.
-  Outcome capture();
+  Outcome capture() {
+    return capture([this] { return execute(); });
+  }
+  // The same with another call; `held` counts what the graph keeps alive.
+  Outcome capture(const std::function<Outcome()>& call, int* held = nullptr);
   Outcome clear();
   Outcome trim();
   attn_context* context() const { return context_.get(); }

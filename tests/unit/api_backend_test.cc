@@ -137,6 +137,8 @@ TEST_F(ApiBackendTest, FaultsInWords) {
   char text[512];
   ASSERT_OK(attn_fault_text(info.bits, text, sizeof text, &needed, &error));
   EXPECT_STREQ(info.text, text);
+  EXPECT_REFUSED(attn_session_clear_faults(session, &error, &error), ATTN_INVALID_ARGUMENT,
+                 "the CPU runs at once and has no streams");
   ASSERT_OK(attn_session_clear_faults(session, nullptr, &error));
   ASSERT_OK(attn_session_poll_faults(session, &info, &error));
   EXPECT_EQ(info.bits, 0u);

@@ -42,6 +42,13 @@ size_t bytes_of(const LaunchShape& shape, const AttentionProblem& problem) {
   return static_cast<size_t>(shape.blocks) * 16 * (2 + problem.spec.v_head_size) * 4;
 }
 
+TEST(CudaEngines, ScratchOfTheWidestRangeDoesNotWrap) {
+  const AttentionEngine& engine = engine_of("split-decode");
+  const AttentionProblem problem = decode(kFloat32, 4096, 4096, 256);
+  const ShapeRange range{INT32_MAX, INT32_MAX, INT32_MAX};
+  EXPECT_GE(engine.partial_bytes(problem.spec, range, hopper(), true), size_t{1} << 60);
+}
+
 TEST(CudaEngines, ScratchServesEveryProblemOfItsRange) {
   const AttentionEngine& engine = engine_of("split-decode");
   test::Random random(11);
