@@ -33,7 +33,8 @@ double chunked_time(const LinearAttentionSpec& spec, int64_t tokens, int64_t chu
            reads * pairs * (static_cast<double>(spec.head_size) + spec.v_head_size + kPairWork);
   };
   const int64_t rest = tokens % chunk;
-  return static_cast<double>(tokens / chunk) * time_of(chunk) + (rest > 0 ? time_of(rest) : 0);
+  const int64_t whole = tokens / chunk;
+  return static_cast<double>(whole) * time_of(chunk) + (rest > 0 ? time_of(rest) : 0);
 }
 
 double recurrent_time(const LinearAttentionSpec& spec, int64_t tokens) {

@@ -69,8 +69,8 @@ HWY_INLINE void store_tile(const VF (&sum)[M][kPanelVectors], float* to, int64_t
 }
 
 // out[r] = sum over k < depth of rows[r][k] * panel[k], for a tile of rows.
-HWY_NOINLINE void multiply_rows(const float* rows, int64_t row_stride, const float* panel,
-                                int64_t depth, float* out, int64_t out_stride) {
+inline HWY_NOINLINE void multiply_rows(const float* rows, int64_t row_stride, const float* panel,
+                                       int64_t depth, float* out, int64_t out_stride) {
   for (int64_t k = 0; k < depth; k += kChannelPart) {
     VF sum[kTileRows][kPanelVectors];
 #pragma GCC unroll 16
@@ -107,8 +107,9 @@ HWY_INLINE VD load_double(const float* from) {
 
 // out[r] = sum over k < depth of rows[r][k] * panel[k] for three rows, exact products summed in
 // double.
-HWY_NOINLINE void multiply_three_rows(const float* rows, int64_t row_stride, const float* panel,
-                                      int64_t depth, double* out, int64_t out_stride) {
+inline HWY_NOINLINE void multiply_three_rows(const float* rows, int64_t row_stride,
+                                             const float* panel, int64_t depth, double* out,
+                                             int64_t out_stride) {
   constexpr int kRows = 3, kVectors = 2 * kDoubleVectors;
   VD sum[kRows][kVectors];
 #pragma GCC unroll 4
@@ -139,8 +140,8 @@ HWY_NOINLINE void multiply_three_rows(const float* rows, int64_t row_stride, con
 
 // Substitution in the rows [first, first + kTileRows) of `change`: row i gets the sum over j < i of
 // weights[i][j] * row j. `exact` has the rows before in double, and gets these.
-HWY_NOINLINE void substitute_rows(const double* weights, int64_t stride, int64_t first,
-                                  double* exact, float* change) {
+inline HWY_NOINLINE void substitute_rows(const double* weights, int64_t stride, int64_t first,
+                                         double* exact, float* change) {
   const double* own = weights + first * stride;
   for (int begin = 0; begin < kPanel; begin += kDoubleVectors * kDoubles) {
     VD sum[kTileRows][kDoubleVectors];
@@ -193,8 +194,8 @@ HWY_NOINLINE void substitute_rows(const double* weights, int64_t stride, int64_t
 
 // seen[i] = factor[i] * seen[i] + sum over j <= i of weights[i][j] * change[j], for rows of a tile.
 // A change is not felt by rows before it, whatever it holds.
-HWY_NOINLINE void combine_rows(const float* weights, int64_t stride, int64_t first,
-                               const float* change, const float* factor, float* seen) {
+inline HWY_NOINLINE void combine_rows(const float* weights, int64_t stride, int64_t first,
+                                      const float* change, const float* factor, float* seen) {
   VF sum[kTileRows][kPanelVectors];
   float* rows = seen + first * kPanel;
   const float* own = weights + first * stride;

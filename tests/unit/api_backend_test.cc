@@ -227,7 +227,7 @@ TEST_F(ApiBackendTest, CaptureFactsOfADevice) {
   EXPECT_EQ(inferred.device_type, ATTN_DEVICE_CUDA);
   step.t_q.device_type = ATTN_DEVICE_CPU;
   EXPECT_REFUSED(step.prepare(op, &plan, &error), ATTN_INVALID_ARGUMENT,
-                 "query: lies in host memory");
+                 "query: expected device memory; got host memory");
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ TEST(ApiCallbackTest, AnExecutorThatThrowsIsNamed) {
   attn_context* context = make_api_context(&desc);
   attn_op* op = make_gqa(context, "", 16, 8);
   attn_session* session = make_api_session(context);
-  DecodeStep step(8, 1, 256, 16, 8);
+  DecodeStep step(8, 4000, 4096, 16, 8);  // enough for several threads
   attn_plan* plan = nullptr;
   ASSERT_OK(step.prepare(op, &plan, &error));
   EXPECT_REFUSED(step.execute(plan, session, &error), ATTN_INTERNAL, "executor.parallel_for threw");
