@@ -18,9 +18,10 @@ constexpr size_t kMostScratch = size_t{15} << 20;  // of all workers together
 constexpr double kParallelWork = 3e6;
 // What bfloat16 takes at least: its weights are rounded to 8 bits.
 constexpr int64_t kAveragingRows = 32, kAveragingChannels = 8;
-// Query rows of a group from which tiles win over vectors, as measured: packing has to pay, and
-// float32 multiplies six times.
-constexpr int64_t kPayingRows = 1024;
+// Query rows of a group from which tiles win over vectors, as measured
+// (docs/measurements/prefill-amx-sapphire-rapids.md): packing has to pay, and float32 multiplies
+// six times.
+constexpr int64_t kPayingRows = 128;
 constexpr int64_t kPayingFloat32Rows = 4096;
 
 // Many workers get smaller items, so that the scratch stays bounded: no bit depends on an item's
