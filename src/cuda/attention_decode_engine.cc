@@ -57,8 +57,11 @@ class SplitDecode final : public AttentionEngine {
     return fits_tiles(spec, is_16_bit(spec.type) ? 8 : 4, why_not) &&
            fits_shared_memory(variant(spec, device), kDecodeStaticBytes, device, why_not);
   }
+  bool takes_rows(const AttentionSpec& spec, int64_t rows) const override {
+    return are_few_rows(spec, rows);
+  }
   bool accepts(const AttentionProblem& problem) const override {
-    return has_few_rows(problem) && all_aligned(problem);
+    return takes_rows(problem.spec, problem.query_rows) && all_aligned(problem);
   }
   KernelVariant variant(const AttentionSpec& spec, const DeviceTraits& device) const override {
     const bool wide = spec.type == kFloat32;

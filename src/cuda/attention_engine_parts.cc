@@ -80,8 +80,8 @@ void define(KernelVariant& variant, const char* name, int value) {
   variant.definitions.push_back(cat(name, "=", value));
 }
 
-bool has_few_rows(const AttentionProblem& problem) {
-  return problem.query_rows <= kDecodeQueries && problem.query_rows * group_of(problem.spec) <= 64;
+bool are_few_rows(const AttentionSpec& spec, int64_t rows) {
+  return rows <= kDecodeQueries && rows * group_of(spec) <= 64;
 }
 
 }  // namespace attn::cuda

@@ -30,7 +30,7 @@ bool fits_shared_memory(const KernelVariant& variant, int static_bytes, const De
 bool all_aligned(const AttentionProblem& problem);
 
 // What the decode engine takes: its rows fill few tiles.
-bool has_few_rows(const AttentionProblem& problem);
+bool are_few_rows(const AttentionSpec& spec, int64_t rows);
 
 // The macros that every attention kernel is specialised by; the type comes first.
 std::vector<std::string> softmax_definitions(const AttentionSpec& spec);

@@ -28,6 +28,9 @@ class AttentionEngine {
   // Whether every problem of this spec can run; else one line why not.
   virtual bool supports(const AttentionSpec& spec, const DeviceTraits& device,
                         std::string* why_not) const = 0;
+  // Whether it takes so many query rows of a sequence, where strides and addresses are aligned: a
+  // plan leaves out the engines that no call of its range comes to.
+  virtual bool takes_rows(const AttentionSpec& spec, int64_t rows) const = 0;
   // Whether it takes these shapes, strides and addresses.
   virtual bool accepts(const AttentionProblem& problem) const = 0;
   // The kernel for this spec, in tiles that fit the device's shared memory where such tiles exist.

@@ -38,8 +38,8 @@ class Float32Prefill final : public PrefillEngine {
            fits_shared_memory(variant(spec, device), 0, device, why_not);
   }
   // Sums of cut products are as precise as the decode engine's only over many rows.
-  bool accepts(const AttentionProblem& problem) const override {
-    return !has_few_rows(problem) && PrefillEngine::accepts(problem);
+  bool takes_rows(const AttentionSpec& spec, int64_t rows) const override {
+    return !are_few_rows(spec, rows);
   }
   Tile tile(const AttentionSpec& spec, const DeviceTraits& device) const override {
     return float32_tile(spec, device);

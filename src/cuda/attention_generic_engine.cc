@@ -18,6 +18,7 @@ class Generic final : public AttentionEngine {
     }
     return true;
   }
+  bool takes_rows(const AttentionSpec&, int64_t) const override { return true; }
   bool accepts(const AttentionProblem&) const override { return true; }
   KernelVariant variant(const AttentionSpec& spec, const DeviceTraits&) const override {
     KernelVariant out{"softmax/attention_generic.cu",

@@ -32,7 +32,10 @@ class PrefillEngine : public AttentionEngine {
                        bool) const override {
     return 0;
   }
-  bool accepts(const AttentionProblem& problem) const override { return all_aligned(problem); }
+  bool takes_rows(const AttentionSpec&, int64_t) const override { return true; }
+  bool accepts(const AttentionProblem& problem) const override {
+    return takes_rows(problem.spec, problem.query_rows) && all_aligned(problem);
+  }
   LaunchShape shape(const AttentionProblem& problem, const DeviceTraits& device,
                     bool) const override {
     const int rows = tile(problem.spec, device).rows;

@@ -63,10 +63,12 @@ class WgmmaPrefill final : public PrefillEngine {
            fits_shared_memory(variant(spec, device), kWgmmaStaticBytes, device, why_not);
   }
   // Its weights are rounded to 16 bits, which few rows do not average out.
+  bool takes_rows(const AttentionSpec&, int64_t rows) const override {
+    return rows >= kAveragingRows;
+  }
   bool accepts(const AttentionProblem& problem) const override {
     const int64_t tiles = divide_up(problem.query_rows, 64) * problem.batch * problem.spec.q_heads;
-    return problem.query_rows >= kAveragingRows && tiles <= INT32_MAX &&
-           PrefillEngine::accepts(problem);
+    return tiles <= INT32_MAX && PrefillEngine::accepts(problem);
   }
   Tile tile(const AttentionSpec& spec, const DeviceTraits&) const override {
     const WgmmaTile t = wgmma_tile(spec);

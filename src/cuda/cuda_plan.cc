@@ -83,6 +83,20 @@ std::string many_merges(const CudaContext& context, const AttentionEngine& engin
              "not depend on the batch; there are ", kCounters);
 }
 
+// Whether some call of the range comes to the engine, which stands behind those of `before`. All of
+// them want aligned calls, so that the number of rows alone decides; the generic engine takes the
+// rest.
+bool is_reached(const AttentionEngine& engine, const std::vector<const AttentionEngine*>& before,
+                const AttentionSpec& spec, const ShapeRange& range) {
+  if (&engine == &generic_engine() || before.empty()) return true;
+  constexpr int64_t kMany = 128;  // numbers of rows from here on are alike
+  for (int64_t rows = std::min(range.query_rows, kMany); rows > 0; --rows) {
+    const auto takes = [&](const AttentionEngine* one) { return one->takes_rows(spec, rows); };
+    if (takes(&engine) && std::none_of(before.begin(), before.end(), takes)) return true;
+  }
+  return range.query_rows <= 0;  // any, or none
+}
+
 std::vector<EngineVerdict> judge(const CudaContext& context, const AttentionProblem& problem,
                                  const ShapeRange& range, const PlanRequest& request,
                                  std::vector<const AttentionEngine*>* chosen) {
@@ -97,6 +111,10 @@ std::vector<EngineVerdict> judge(const CudaContext& context, const AttentionProb
     } else if (engine->supports(spec, context, &verdict.reason)) {
       if (request.batch_invariant) {
         verdict.reason = many_merges(context, *engine, problem, range);
+      }
+      if (verdict.reason.empty() && !is_reached(*engine, *chosen, spec, range)) {
+        verdict.reason = cat("calls of at most ", range.query_rows, " query rows are taken by ",
+                             chosen->front()->name());
       }
       verdict.supported = verdict.reason.empty();
       if (verdict.supported) {

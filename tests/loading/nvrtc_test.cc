@@ -49,6 +49,16 @@ TEST_F(NvrtcLoading, CompilesForTheDevice) {
   EXPECT_NE(step.describe().find("kernel from NVRTC"), std::string::npos) << step.describe();
 }
 
+// One query row: the KV update, the session's, the decode engine's and the generic one's.
+TEST_F(NvrtcLoading, NoKernelThatNoCallOfThePlanComesTo) {
+  Step step(CudaOptions{});
+  ASSERT_TRUE(step.outcome.ok()) << step.outcome.message;
+  const std::string text = step.describe();
+  EXPECT_NE(text.find("calls of at most 1 query rows are taken by split-decode"), std::string::npos)
+      << text;
+  EXPECT_EQ(nvrtc().compiles, 4);
+}
+
 TEST_F(NvrtcLoading, EachKernelIsCompiledOnce) {
   const CudaOptions options;
   Handle<attn_context> context;
