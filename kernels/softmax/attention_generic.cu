@@ -38,6 +38,12 @@ ATTN_DEVICE float block_reduce(float value, bool maximum, float* scratch) {
   return out;
 }
 
+// Not copied to every call: what takes the compiler longest is a kernel's size.
+static __device__ __noinline__ void transform(const TransformParams& t, float* row, int channels,
+                                              i64 b, i64 index, i64 implied_position) {
+  transform_row<kType>(t, row, channels, b, index, implied_position);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     attn_attention_generic(const __grid_constant__ AttentionParams p) {
   __shared__ float q[kMaxChannels], weights[kThreads], scratch[kWarps], rows[kWarps][kMaxChannels];
@@ -61,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     q[c] = load_element<kType>(p.query.data, qo + c * p.query.channel);
   __syncthreads();
   if (p.has_query_transform && live) {
-    if (warp == 0) transform_row<kType>(p.query_transform, q, d, b, i, lengths.query_start + i);
+    if (warp == 0) transform(p.query_transform, q, d, b, i, lengths.query_start + i);
     __syncthreads();
   }
 
@@ -87,6 +93,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (p.has_key_transform && p.key_is_fresh && j0 + kThreads > lengths.past) {
       __syncwarp();
       float mine = 0.f;
+#pragma unroll 1
       for (int k = 0; k < 32; k++) {
         const int j = j0 + warp * 32 + k;
         if (j < low || j >= high) continue;
@@ -96,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         for (int c = lane; c < d; c += 32)
           rows[warp][c] = load_element<kType>(v.data, at + c * v.channel);
         __syncwarp();
-        if (fresh) transform_row<kType>(p.key_transform, rows[warp], d, b, row, j);
+        if (fresh) transform(p.key_transform, rows[warp], d, b, row, j);
         float x = 0.f;
         for (int c = lane; c < d; c += 32) x = fmaf(q[c], rows[warp][c], x);
         x = warp_sum(x);
