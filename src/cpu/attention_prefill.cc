@@ -11,6 +11,8 @@ namespace {
 // The largest that bring something; caches below 32 KiB and 512 KiB make them smaller.
 constexpr int64_t kFirstLevelFloats = 3072;        // of a band's queries
 constexpr int64_t kKeyBlockFloats = 32768;         // of a block's packed keys and values
+constexpr int64_t kWideBlockFloats = 65536;        // the same, while a block has
+constexpr int64_t kFewKeys = 128;                  // no more keys: outputs are read once a block
 constexpr int64_t kItemFloats = 73728;             // of an item's queries and outputs
 constexpr size_t kMostScratch = size_t{15} << 20;  // of all workers together
 // Below this many multiply-adds the calling thread is done before another one has woken up.
@@ -28,13 +30,15 @@ PrefillGeometry geometry_of(const AttentionSpec& spec, const PrefillKernels& ker
   const MachineCaches& caches = machine_caches();
   const int64_t band_floats = cache_floats(caches.first_level, 3, kFirstLevelFloats);
   const int64_t block_floats = cache_floats(caches.second_level, 2, kKeyBlockFloats);
+  const int64_t wide_floats = cache_floats(caches.second_level, 4, kWideBlockFloats);
   const int64_t item_floats = cache_floats(caches.second_level, 4.5, kItemFloats);
   PrefillGeometry geo;
   geo.tile_rows = kernels.tile_rows;
   geo.panel = kernels.panel;
   geo.v_channels = static_cast<int>(round_up(spec.v_head_size, kernels.panel));
   const int64_t width = spec.head_size + geo.v_channels;
-  const int64_t keys = block_floats / width / geo.panel * geo.panel;
+  const int64_t few = std::min(wide_floats / width, kFewKeys);
+  const int64_t keys = std::max(block_floats / width, few) / geo.panel * geo.panel;
   geo.key_block = static_cast<int>(std::clamp<int64_t>(keys, geo.panel, kScoreStride));
   const int64_t tiles = band_floats / (static_cast<int64_t>(spec.head_size) * geo.tile_rows);
   geo.band_rows =
