@@ -58,7 +58,7 @@ class Recurrent final : public LinearAttentionEngine {
     job.span_size = ceil_div(most, std::min(most, wanted)) * kBlockFloats;
     job.spans = ceil_div(spec.v_head_size, job.span_size);
     const int64_t items = states * job.spans;
-    job.items.reset(items, threads);
+    job.items.reset(items, threads, Deal::kInRuns);
     const RecurrentKernels& kernels = *recurrent_kernels(level);
     run_workers(executor, threads, items, job, worker_of(kernels, spec.type));
   }

@@ -14,6 +14,7 @@
 #include "cpu/simd_load-inl.h"
 #include "cpu/simd_rows.h"
 #include "cpu/simd_state-inl.h"
+#include "cpu/simd_step-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attn::cpu {

@@ -9,7 +9,6 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
 
 #include "cpu/simd_load-inl.h"
 #include "cpu/simd_math-inl.h"
@@ -92,126 +91,6 @@ HWY_NOINLINE void read_block(const float* block, int count, const float* query, 
     for (int v = 0; v < NV; ++v) {
       float* at = seen + v * kLanes;
       hn::Store(hn::Add(hn::Load(kF, at), s[v]), kF, at);
-    }
-  }
-}
-
-// Rows that are read together by a step: their numbers stay in registers for all columns.
-inline constexpr int kStepRows = 4;
-// How many rows ahead a step fetches them: what comes from memory arrives in time, which the
-// hardware's own guesses do not see to where four rows are read side by side.
-inline constexpr int kFetchRows = 8;
-
-// Fetches the rows that are read together.
-template <class Raw>
-HWY_INLINE void fetch_rows(const Raw* from, int64_t from_row, int64_t columns) {
-  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(Raw));
-  for (int r = 0; r < kStepRows; ++r) {
-    for (int64_t column = 0; column < columns; column += kLine) {
-      __builtin_prefetch(from + r * from_row + column);
-    }
-  }
-}
-
-// held, seen += rows^T read_key, rows^T query for kRows rows of a stored state, `columns` wide;
-// with kScale the rows are multiplied by rescale first. The sums have room for whole vectors.
-template <bool kScale, bool kHeld, int kRows, class S>
-HWY_INLINE void read_rows(S type, const typename S::Raw* from, int64_t from_row, int64_t columns,
-                          const float* rescale, const float* read_key, const float* query,
-                          float* HWY_RESTRICT held, float* HWY_RESTRICT seen) {
-  VF f[kRows], k[kRows], q[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    if constexpr (kScale) f[r] = hn::Set(kF, rescale[r]);
-    if constexpr (kHeld) k[r] = hn::Set(kF, read_key[r]);
-    q[r] = hn::Set(kF, query[r]);
-  }
-  const auto add = [&](int64_t column, auto load_row) HWY_ATTR {
-    VF h = kHeld ? hn::Load(kF, held + column) : hn::Zero(kF);
-    VF s = hn::Load(kF, seen + column);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      VF u = load_row(from + r * from_row + column);
-      if constexpr (kScale) u = hn::Mul(f[r], u);
-      if constexpr (kHeld) h = hn::MulAdd(k[r], u, h);
-      s = hn::MulAdd(q[r], u, s);
-    }
-    if constexpr (kHeld) hn::Store(h, kF, held + column);
-    hn::Store(s, kF, seen + column);
-  };
-  int64_t column = 0;
-  for (; column + kLanes <= columns; column += kLanes) {
-    add(column, [&](const auto* at) HWY_ATTR { return load(type, kF, at); });
-  }
-  if (column < columns) {
-    const auto left = static_cast<size_t>(columns - column);
-    add(column, [&](const auto* at) HWY_ATTR { return load_some(type, kF, at, left); });
-  }
-}
-
-// to += from, whole vectors up to `columns`.
-HWY_INLINE void add_row(const float* from, int64_t columns, float* to) {
-  for (int64_t i = 0; i < columns; i += kLanes) {
-    hn::Store(hn::Add(hn::Load(kF, to + i), hn::Load(kF, from + i)), kF, to + i);
-  }
-}
-
-// held = state^T read_key, seen = state^T query straight from where a state is stored, row after
-// row, so that memory is read in order; nothing is written but the sums. `parts`: room for two rows
-// of sums. The sums are those of pass_over, bit for bit.
-template <bool kScale, bool kHeld, class S>
-HWY_NOINLINE void read_state(S type, const typename S::Raw* from, int64_t from_row, int64_t columns,
-                             const PassRows& rows, float* parts, int64_t parts_row, float* held,
-                             float* seen) {
-  const size_t bytes = sizeof(float) * static_cast<size_t>(parts_row);
-  if (kHeld) std::memset(held, 0, bytes);
-  std::memset(seen, 0, bytes);
-  float* part_held = parts;
-  float* part_seen = parts + parts_row;
-  for (int begin = 0; begin < rows.count; begin += kRowPart) {
-    const int end = std::min(rows.count, begin + kRowPart);
-    std::memset(parts, 0, 2 * bytes);
-    int i = begin;
-    for (; i + kStepRows <= end; i += kStepRows) {
-      if (i + kFetchRows + kStepRows <= rows.count) {
-        fetch_rows(from + (i + kFetchRows) * from_row, from_row, columns);
-      }
-      read_rows<kScale, kHeld, kStepRows>(type, from + i * from_row, from_row, columns,
-                                          rows.rescale + i, rows.read_key + i, rows.query + i,
-                                          part_held, part_seen);
-    }
-    for (; i < end; ++i) {
-      read_rows<kScale, kHeld, 1>(type, from + i * from_row, from_row, columns, rows.rescale + i,
-                                  rows.read_key + i, rows.query + i, part_held, part_seen);
-    }
-    if (kHeld) add_row(part_held, columns, held);
-    add_row(part_seen, columns, seen);
-  }
-}
-
-// to = keep * (from * rescale + write_key change^T), `columns` wide: what load, passes and
-// store_block make of a state in one token, bit for bit. `to` may be `from`.
-template <bool kScale, class S>
-HWY_NOINLINE void write_state(S type, const typename S::Raw* from, int64_t from_row,
-                              int64_t columns, int count, const float* rescale,
-                              const float* write_key, const float* change, const float* keep,
-                              typename S::Raw* to, int64_t to_row) {
-  for (int i = 0; i < count; ++i) {
-    const VF r = hn::Set(kF, kScale ? rescale[i] : 1.0f);
-    const VF w = hn::Set(kF, write_key[i]);
-    const VF f = hn::Set(kF, keep[i]);
-    const typename S::Raw* in = from + i * from_row;
-    typename S::Raw* out = to + i * to_row;
-    const auto next = [&](int64_t column, VF u) HWY_ATTR {
-      if constexpr (kScale) u = hn::Mul(r, u);
-      return hn::Mul(f, hn::MulAdd(w, hn::Load(kF, change + column), u));
-    };
-    int64_t column = 0;
-    for (; column + kLanes <= columns; column += kLanes) {
-      store(type, next(column, load(type, kF, in + column)), out + column);
-    }
-    if (column < columns) {
-      const VF u = load_some(type, kF, in + column, static_cast<size_t>(columns - column));
-      store_upto(type, next(column, u), out + column, columns - column);
     }
   }
 }

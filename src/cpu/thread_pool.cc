@@ -63,14 +63,16 @@ void ThreadPool::run(int tasks, int threads, void (*fn)(void* ctx, int task), vo
   fn_ = fn;
   ctx_ = ctx;
   tasks_ = tasks;
-  next_.store(0, std::memory_order_relaxed);
+  left_.store(tasks, std::memory_order_relaxed);
+  next_.store(kMaxThreads, std::memory_order_relaxed);
+  ++job_;
   const uint32_t job = wake_.load(std::memory_order_relaxed) + 1;
   state_.store(uint64_t{job} << kJobShift | kOpen | static_cast<uint64_t>(helpers) << kSlotShift,
                std::memory_order_release);
   wake_.store(job, std::memory_order_release);
   wake_.notify_all();
 
-  drain();
+  drain(0);
 
   // Close the job: no worker enters any more. Then wait for those that are inside.
   state_.fetch_and(~(kOpen | kSlots), std::memory_order_acq_rel);
@@ -82,7 +84,21 @@ void ThreadPool::run(int tasks, int threads, void (*fn)(void* ctx, int task), vo
   taken_.store(0, std::memory_order_release);
 }
 
-void ThreadPool::drain() {
+bool ThreadPool::claim(int task) {
+  std::atomic<uint64_t>& last = claims_[static_cast<size_t>(task)].job;
+  if (last.load(std::memory_order_relaxed) == job_) return false;
+  if (last.exchange(job_, std::memory_order_relaxed) == job_) return false;
+  left_.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+// Tasks until all are taken: the thread's own first, then those of threads that are late.
+void ThreadPool::drain(int own) {
+  const int claims = std::min(tasks_, kMaxThreads);
+  for (int i = 0; i < claims && left_.load(std::memory_order_relaxed) > 0; ++i) {
+    const int task = (own + i) % claims;
+    if (claim(task)) fn_(ctx_, task);
+  }
   for (;;) {
     const int task = next_.fetch_add(1, std::memory_order_relaxed);
     if (task >= tasks_) return;
@@ -106,11 +122,12 @@ void ThreadPool::start_workers(int wanted) {
 
 void* ThreadPool::worker_main(void* self) {
   const FloatEnvironment environment;  // a thread begins with the modes of the one that starts it
-  static_cast<ThreadPool*>(self)->work();
+  auto* threads = static_cast<ThreadPool*>(self);
+  threads->work(threads->numbers_.fetch_add(1, std::memory_order_relaxed) + 1);
   return nullptr;
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(int number) {
   // A worker begins while the job that it was started for may already be open.
   uint32_t seen = 0;
   for (;;) {
@@ -123,7 +140,7 @@ void ThreadPool::work() {
     uint64_t state = state_.load(std::memory_order_acquire);
     while ((state & kOpen) != 0 && (state & kSlots) != 0) {
       if (state_.compare_exchange_weak(state, state - kSlot + 1, std::memory_order_acq_rel)) {
-        drain();
+        drain(number);
         const uint64_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
         if ((before & kOpen) == 0 && (before & kInside) == 1) {
           finished_.fetch_add(1, std::memory_order_release);

@@ -23,6 +23,13 @@ TEST(ItemLanes, OneThreadGetsAllItemsOwnLaneFirst) {
   for (int slot = 0; slot < 4; ++slot) EXPECT_EQ(lanes.take(slot), -1);
 }
 
+TEST(ItemLanes, RunsOfNeighbours) {
+  ItemLanes lanes;
+  lanes.reset(7, 3, Deal::kInRuns);
+  EXPECT_EQ(lanes.take(2), 5);
+  EXPECT_EQ(taken_by(lanes, 1), (std::vector<int64_t>{3, 4, 6, 0, 1, 2}));
+}
+
 TEST(ItemLanes, SlotsThatTakeTurnsMeetTheirOwnItems) {
   for (int run = 0; run < 2; ++run) {
     ItemLanes lanes;

@@ -38,7 +38,7 @@ struct Tally {
 
 TEST(CpuThreadPool, EveryTaskRunsOnce) {
   for (const int threads : {1, 2, 4, 9}) {
-    for (const int tasks : {0, 1, 2, 3, 64, 1000}) {
+    for (const int tasks : {0, 1, 2, 3, 64, 1000, 3000}) {
       Tally tally(tasks);
       ThreadPool::instance().run(tasks, threads, &Tally::count, &tally);
       EXPECT_TRUE(tally.each_once()) << tasks << " tasks, " << threads << " threads";
@@ -95,6 +95,25 @@ TEST(CpuThreadPool, ThreadsWorkAtOnce) {
   ThreadPool::instance().run(3, 3, &Meeting::meet, &meeting);
   EXPECT_EQ(meeting.arrived.load(), 3);
   EXPECT_GE(ThreadPool::instance().workers(), 2);
+}
+
+// What it worked on in one job is in its processor's caches in the next.
+TEST(CpuThreadPool, TheCallerBeginsWithTaskZero) {
+  struct First {
+    std::thread::id of_zero;
+    std::atomic<int> arrived{0};
+    static void note(void* self, int task) {
+      auto& first = *static_cast<First*>(self);
+      if (task == 0) first.of_zero = std::this_thread::get_id();
+      first.arrived.fetch_add(1);
+      while (first.arrived.load() < 3) std::this_thread::yield();
+    }
+  };
+  for (int job = 0; job < 200; ++job) {
+    First first;
+    ThreadPool::instance().run(3, 3, &First::note, &first);
+    ASSERT_EQ(first.of_zero, std::this_thread::get_id()) << "job " << job;
+  }
 }
 
 TEST(CpuThreadPool, WorkersBlockSignals) {
