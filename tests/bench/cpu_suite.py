@@ -7,6 +7,7 @@ from typing import Callable
 
 import measure
 import library
+import memory
 
 CASES = pathlib.Path(__file__).parent / "cases"
 
@@ -49,7 +50,7 @@ class Suite:
         for case in self.cases(options.quick):
             if options.filter and options.filter not in f"{case.name} {case.type}":
                 continue
-            sets, attributes = self.argument_sets(case), self.attributes(case)
+            sets, attributes = memory.align(self.argument_sets(case)), self.attributes(case)
             call, engine = library.make_call(context, self.operator, attributes, sets)
             calls = {"ours": call}
             if peer is not None and case.type in peer.TYPES:

@@ -104,7 +104,7 @@ def cells_of(case, row):
 
 
 def _measure(attn_c, context, suite, case, peers, machine, options):
-    sets, attributes = suite.argument_sets(case), suite.attributes(case)
+    sets, attributes = memory.align(suite.argument_sets(case)), suite.attributes(case)
     call, engine = library.make_call(context, suite.operator, attributes, sets)
     calls = {"ours": call}
     for peer in peers:

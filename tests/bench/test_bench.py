@@ -398,3 +398,15 @@ def test_the_suite_cpu_runs_in_the_same_run_as_its_floor(tmp_path, capsys):
     assert "decode 12/12 D64 B1 T128" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run.parse_arguments(["gqa", "--plot", "x.png"])
+
+
+def test_alignment_keeps_values_and_what_is_one_array():
+    state = np.arange(7, dtype=np.float16).reshape(7, 1)
+    zero = np.zeros((), np.int32)
+    (inputs, outputs), (others, _) = memory.align(
+        [({"past": state, "total": zero}, {"present": state}), ({"past": state[1:]}, {})])
+    assert inputs["past"] is outputs["present"]
+    assert inputs["past"].ctypes.data % 64 == 0 and others["past"].ctypes.data % 64 == 0
+    np.testing.assert_array_equal(inputs["past"], state)
+    np.testing.assert_array_equal(others["past"], state[1:])
+    assert inputs["total"].shape == ()
