@@ -17,8 +17,12 @@
 #ifdef SWIGPYTHON
 /* Only calls that may run long let other threads of the language in. */
 %nothread;
+%thread attn_device_count;
+%thread attn_device_get_info;
 %thread attn_context_create;
 %thread attn_context_trim;
+%thread attn_session_create;
+%thread attn_session_clear_faults;
 %thread attn_op_prepare;
 %thread attn_plan_execute;
 %thread attn_binding_prepare;
@@ -26,9 +30,23 @@
 %thread attn_host_memory_alloc;
 %thread attn_host_memory_free;
 %thread attn_host_memory_copy;
+%thread attn_host_stream_create;
 %thread attn_host_stream_synchronize;
 %thread attn_host_stream_release;
+%thread attn_host_graph_begin_capture;
+%thread attn_host_graph_end_capture;
 %thread attn_host_graph_launch;
+/* The last release may wait for a device. */
+%define ATTN_RELEASE_LETS_OTHERS_IN(T)
+%thread T::~T;
+%thread T##_release;
+%enddef
+ATTN_RELEASE_LETS_OTHERS_IN(attn_context)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_session)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_op)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_plan)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_binding)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_host_graph)
 #endif
 
 /* Left to C: the tables, the callbacks, and the initialisers (every struct made here has its size
@@ -194,15 +212,18 @@ ATTN_STRUCT_WITH_TEXTS(attn_session_desc, delete[] $self->label;)
     return index < $self->baked_slot_count && index < 16 ? $self->baked_slots[index] : 0;
   }
 }
-/* The lists must outlive the struct's use. */
+/* The lists must outlive the struct's use; null is an empty one. */
 %extend attn_op_desc {
   void set_attributes(const AttributeList* list) {
-    $self->attributes = list->data();
-    $self->attribute_count = list->size();
+    $self->attributes = list != nullptr ? list->data() : nullptr;
+    $self->attribute_count = list != nullptr ? list->size() : 0;
   }
 }
 %extend attn_query_desc {
-  void set_arguments(ArgumentList* inputs, ArgumentList* outputs) {
+  void set_arguments(const ArgumentList* inputs, const ArgumentList* outputs) {
+    static const ArgumentList kNone;
+    if (inputs == nullptr) inputs = &kNone;
+    if (outputs == nullptr) outputs = &kNone;
     $self->inputs = inputs->data();
     $self->input_count = inputs->size();
     $self->outputs = outputs->data();
@@ -212,7 +233,10 @@ ATTN_STRUCT_WITH_TEXTS(attn_session_desc, delete[] $self->label;)
   }
 }
 %extend attn_prepare_desc {
-  void set_arguments(ArgumentList* inputs, ArgumentList* outputs) {
+  void set_arguments(const ArgumentList* inputs, const ArgumentList* outputs) {
+    static const ArgumentList kNone;
+    if (inputs == nullptr) inputs = &kNone;
+    if (outputs == nullptr) outputs = &kNone;
     $self->inputs = inputs->data();
     $self->input_count = inputs->size();
     $self->outputs = outputs->data();
