@@ -251,23 +251,6 @@ ATTN_STRUCT_WITH_TEXTS(attn_session_desc, delete[] $self->label;)
 %ignore ArgumentList::alias_count;
 %ignore AttributeList::data;
 
-/* Constants that the header writes with a cast. */
-%constant int ATTN_OK = (int)ATTN_OK;
-%constant int ATTN_INVALID_ARGUMENT = (int)ATTN_INVALID_ARGUMENT;
-%constant int ATTN_UNSUPPORTED = (int)ATTN_UNSUPPORTED;
-%constant int ATTN_VERSION = (int)ATTN_VERSION;
-%constant int ATTN_UNAVAILABLE = (int)ATTN_UNAVAILABLE;
-%constant int ATTN_NOT_PREPARED = (int)ATTN_NOT_PREPARED;
-%constant int ATTN_CAPTURE = (int)ATTN_CAPTURE;
-%constant int ATTN_BUSY = (int)ATTN_BUSY;
-%constant int ATTN_OUT_OF_MEMORY = (int)ATTN_OUT_OF_MEMORY;
-%constant int ATTN_COMPILE = (int)ATTN_COMPILE;
-%constant int ATTN_DEVICE = (int)ATTN_DEVICE;
-%constant int ATTN_FAULT = (int)ATTN_FAULT;
-%constant int ATTN_INTERNAL = (int)ATTN_INTERNAL;
-%constant unsigned int ATTN_ABI_VERSION = (unsigned int)ATTN_ABI_VERSION;
-%constant unsigned int ATTN_HOST_ABI_VERSION = (unsigned int)ATTN_HOST_ABI_VERSION;
-
 #ifdef SWIGPYTHON
 %include "python.i"
 #endif

@@ -7,6 +7,7 @@ too, never change.
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ HEADERS = abi_facts.HEADERS
 def version_of(compiler, include):
     """The (major, minor) that headers say."""
     facts = dict(line.split(" ", 1) for line in abi_facts.constants(compiler, include))
-    number = int(facts["ATTN_ABI_VERSION"].split(")")[-2].rstrip("u"), 16)
+    number = int(re.search(r"0x[0-9a-fA-F]+", facts["ATTN_ABI_VERSION"])[0], 16)
     return number >> 16, number & 0xFFFF
 
 
