@@ -1,5 +1,5 @@
 """The sessions of calls that bring none: kept for their stream, never shared by two, and faults of
-theirs reported. On a driver that computes nothing (tests/loading), which ATTN_C_TEST_FAKES names."""
+theirs reported. On a driver that computes nothing (tests/loading), in ATTN_C_TEST_FAKES."""
 
 import gc
 import os

@@ -186,6 +186,32 @@ def test_read_only_memory_is_an_input_and_no_output(op, dtype):
         op(out={"present_key": inputs["past_key"]}, **inputs)
 
 
+class OfOldNumpy(np.ndarray):
+    """As arrays of numpy 1.26 are: no versions, and no DLPack for read-only memory."""
+
+    def __dlpack__(self, *, stream=None):
+        if not self.flags.writeable:
+            raise BufferError("Cannot export readonly array since signalling readonly is "
+                              "unsupported by DLPack")
+        return super().__dlpack__(stream=stream)
+
+
+def test_read_only_arrays_of_old_numpy_are_inputs_and_no_outputs(op):
+    inputs = prompt()
+    query = inputs["query"].view(OfOldNumpy)
+    query.setflags(write=False)
+    inputs["query"] = query
+    output = np.zeros((2, 5, 64), np.float32)
+    plan = op.prepare(inputs, ["output"])
+    plan.execute(inputs, {"output": output}, session=op.context.session())
+    assert_close(output, expected(prompt(), 5)["output"])
+    assert_close(op(**inputs).output, output)
+    for use in (lambda: plan.execute(inputs, {"output": query}),
+                lambda: op(out={"output": query}, **inputs)):
+        with pytest.raises(attn_c.InvalidArgument, match="output.*read-only"):
+            use()
+
+
 def test_arrays_that_cannot_be_described_are_refused_by_name(op):
     with pytest.raises(attn_c.InvalidArgument, match="'layer 0': query: "):
         op(**dict(prompt(), query=prompt()["query"].astype(">f4")))

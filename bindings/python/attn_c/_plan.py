@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional
 
 from . import native
 from ._introspection import whole_text
-from ._sessions import session_handle
+from ._sessions import Session, session_handle
 from ._tensors import Arguments, memory_of
 from ._values import Uncopied, integer, text
 from .errors import InvalidArgument
@@ -13,8 +13,6 @@ from .errors import InvalidArgument
 if TYPE_CHECKING:
     from ._context import Context
     from ._op import Op
-    from ._introspection import whole_text
-from ._sessions import Session
 
 _execute_by_name = native._native.execute_by_name  # the step below is felt by each call
 
@@ -109,7 +107,7 @@ class Plan(Uncopied):
         self._handle = handle
 
     def execute(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *,
-                session: Optional["Session"] = None, stream: Any = None,
+                session: Optional[Session] = None, stream: Any = None,
                 workspace: Any = None, bake_host_values: bool = False,
                 eager: bool = False) -> None:
         """Runs on these tensors, by the standard's names; the outputs are the caller's memory.
@@ -130,14 +128,15 @@ class Plan(Uncopied):
             desc, keeps = execute_options(op.context, stream, workspace, False, bake_host_values,
                                           eager, op.title)
         if session is not None:
-            _execute_by_name(self._handle, session_handle(session, op.title), inputs, outputs,
-                             op.by_name, desc, stream)
+            handle = (session.handle if type(session) is Session else
+                      session_handle(session, op.title))
+            _execute_by_name(self._handle, handle, inputs, outputs, op.by_name, desc, stream)
         else:
             with op.context.sessions.lend(stream) as handle:
                 _execute_by_name(self._handle, handle, inputs, outputs, op.by_name, desc, stream)
         del keeps
 
-    def run(self, ins: Arguments, outs: Arguments, session: Optional["Session"] = None,
+    def run(self, ins: Arguments, outs: Arguments, session: Optional[Session] = None,
             stream: Optional[int] = None) -> None:
         """As execute, with arguments that are made already, and the handle of a stream."""
         desc = execute_options(self.op.context, stream).desc
