@@ -1,4 +1,4 @@
-//! Ten thousand rounds of create, bind, execute and drop, a thousand of which fail on the way: the
+//! Ten thousand rounds of create, bind, execute and drop, and a thousand that fail on the way: the
 //! library's counters return to where they were, and the process does not grow.
 
 use attn_c::{
