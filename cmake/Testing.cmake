@@ -90,12 +90,17 @@ function(attn_add_golden language)
   if(TARGET ${program})
     set(program $<TARGET_FILE:${program}>)
   endif()
+  # A preloaded library comes before the sanitizers' own, which they refuse.
+  set(scribbler "")
+  if(NOT ATTN_C_SANITIZE)
+    set(scribbler --scribbler $<TARGET_FILE:golden_scribbler>)
+  endif()
   attn_add_script_test(golden.${language}
     LABELS bindings
     ENVIRONMENT ${ARG_ENVIRONMENT}
     COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/golden/run_golden.py"
       --language ${language} --cases "${ATTN_GOLDEN_CASES}" --work "${ATTN_GOLDEN_WORK}"
-      --junit "${ATTN_TEST_RESULTS}/golden.${language}.xml" -- ${program} ${ARG_COMMAND})
+      --junit "${ATTN_TEST_RESULTS}/golden.${language}.xml" ${scribbler} -- ${program} ${ARG_COMMAND})
 endfunction()
 
 function(attn_add_guide language page)

@@ -55,26 +55,26 @@ extern "C" {
 
 /* Version of this header: the ABI that a client compiled from it may ask for. High 16 bits: major,
  * 0 until the ABI is frozen at 1.0; low 16 bits: minor, which counts additions. */
-#define ATTN_ABI_VERSION ((uint32_t)0x00000001u)
+#define ATTN_ABI_VERSION 0x00000001u
 #define ATTN_VERSION_STRING "0.1.0"
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
 /* Values that a client does not know are failures. */
 typedef int32_t attn_status;
-#define ATTN_OK ((attn_status)0)
-#define ATTN_INVALID_ARGUMENT ((attn_status)1) /* the caller's mistake */
-#define ATTN_UNSUPPORTED ((attn_status)2)      /* a legal request that no engine serves */
-#define ATTN_VERSION ((attn_status)3)          /* ABI or struct newer than the library */
-#define ATTN_UNAVAILABLE ((attn_status)4)      /* no driver, device or compiler library */
-#define ATTN_NOT_PREPARED ((attn_status)5)     /* no plan fits the call; prepare first */
-#define ATTN_CAPTURE ((attn_status)6)          /* not possible while the stream captures */
-#define ATTN_BUSY ((attn_status)7)             /* a one-at-a-time object is in use elsewhere */
-#define ATTN_OUT_OF_MEMORY ((attn_status)8)    /* memory of the host or the device */
-#define ATTN_COMPILE ((attn_status)9)          /* a kernel did not compile */
-#define ATTN_DEVICE ((attn_status)10)          /* the driver or device reported an error */
-#define ATTN_FAULT ((attn_status)11)    /* the session is poisoned; not returned by this version */
-#define ATTN_INTERNAL ((attn_status)12) /* a defect of the library */
+#define ATTN_OK 0
+#define ATTN_INVALID_ARGUMENT 1 /* the caller's mistake */
+#define ATTN_UNSUPPORTED 2      /* a legal request that no engine serves */
+#define ATTN_VERSION 3          /* ABI or struct newer than the library */
+#define ATTN_UNAVAILABLE 4      /* no driver, device or compiler library */
+#define ATTN_NOT_PREPARED 5     /* no plan fits the call; prepare first */
+#define ATTN_CAPTURE 6          /* not possible while the stream captures */
+#define ATTN_BUSY 7             /* a one-at-a-time object is in use elsewhere */
+#define ATTN_OUT_OF_MEMORY 8    /* memory of the host or the device */
+#define ATTN_COMPILE 9          /* a kernel did not compile */
+#define ATTN_DEVICE 10          /* the driver or device reported an error */
+#define ATTN_FAULT 11           /* the session is poisoned; not returned by this version */
+#define ATTN_INTERNAL 12        /* a defect of the library */
 
 /* attn_error.native_domain: whose code stands in native_code. */
 #define ATTN_DOMAIN_NONE 0u

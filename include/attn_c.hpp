@@ -5,8 +5,10 @@
  *
  * What each function does, its errors and its rules for threads stand in attn_c.h, at the C
  * function of the same name. Additions of this header:
- *   Failures   Every failure of a C function is thrown as attn_c::Error, or a class derived from it
- *              where a program may want to tell it apart.
+ *   Failures   Every failure of a C function is thrown as attn_c::Error: as the class derived from
+ *              it that its status has, or as itself where a newer library has a status more. What
+ *              this header refuses itself is an InvalidArgument, or a std::length_error where it
+ *              is a list's length.
  *   Lifetime   Handles own one reference and move; one that was moved from, or was made by default,
  *              is empty and may only be assigned to, destroyed or asked. The library keeps what an
  *              object needs, so handles may go away in any order.
@@ -16,10 +18,12 @@
 #ifndef ATTN_C_HPP_
 #define ATTN_C_HPP_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -83,6 +87,18 @@ struct Busy : Error {
 struct OutOfMemory : Error {
   using Error::Error;
 };
+struct CompileFailed : Error {
+  using Error::Error;
+};
+struct DeviceFailed : Error {
+  using Error::Error;
+};
+struct Fault : Error {
+  using Error::Error;
+};
+struct Internal : Error {
+  using Error::Error;
+};
 
 namespace detail {
 
@@ -104,9 +120,25 @@ namespace detail {
       throw Busy(error);
     case ATTN_OUT_OF_MEMORY:
       throw OutOfMemory(error);
+    case ATTN_COMPILE:
+      throw CompileFailed(error);
+    case ATTN_DEVICE:
+      throw DeviceFailed(error);
+    case ATTN_FAULT:
+      throw Fault(error);
+    case ATTN_INTERNAL:
+      throw Internal(error);
     default:
       throw Error(error);
   }
+}
+
+/* What is wrong before the library is asked. */
+[[noreturn]] inline void refuse(attn_status status, const std::string& words) {
+  attn_error error = attn_init<attn_error>();
+  error.status = status;
+  words.copy(error.message, sizeof error.message - 1);
+  raise(error);
 }
 
 /* Calls call(attn_error*) and throws what it reports. */
@@ -139,9 +171,37 @@ std::string text(Call&& call) {
   return value;
 }
 
+/* A text as C has it, which ends at the first zero byte: one that goes on is refused, not cut. */
+inline const char* c_text(const std::string& text, const char* what) {
+  if (text.find('\0') != std::string::npos) {
+    refuse(ATTN_INVALID_ARGUMENT, std::string(what) + " contains a zero byte: " + text.c_str());
+  }
+  return text.c_str();
+}
+
 /* Null for an empty text, which the library reads as the default. */
-inline const char* or_null(const std::string& text) {
-  return text.empty() ? nullptr : text.c_str();
+inline const char* or_null(const std::string& text, const char* what) {
+  return text.empty() ? nullptr : c_text(text, what);
+}
+
+/* A table of functions that a library gave for an ABI: of its major number, not older, and at least
+ * as long as this header's where all of that was asked for. */
+template <class Table>
+const Table& checked_table(const Table* table, uint32_t minimum_abi, uint32_t header_abi) {
+  constexpr size_t kHead = 2 * sizeof(uint32_t);
+  const size_t needed = minimum_abi < header_abi ? kHead : sizeof(Table);
+  const uint32_t has = table != nullptr ? table->abi_version : 0;
+  const size_t size = table != nullptr ? table->struct_size : 0;
+  if (size < needed || has >> 16 != minimum_abi >> 16 || has < minimum_abi) {
+    const auto words = [](uint32_t abi) {
+      return std::to_string(abi >> 16) + "." + std::to_string(abi & 0xffffu);
+    };
+    refuse(ATTN_VERSION, "asked for the ABI " + words(minimum_abi) +
+                             ", the library gave a table of " + std::to_string(size) +
+                             " bytes of " + words(has) + "; needed are " + std::to_string(needed) +
+                             " bytes and the same major number");
+  }
+  return *table;
 }
 
 /* One reference of a C object, given back by `Release`. */
@@ -201,27 +261,38 @@ constexpr attn_dtype type_of() {
 /* A description of a tensor: an attn_tensor that is easily made. */
 class Tensor : public attn_tensor {
  public:
-  /* Row-major without gaps. Without data it is a shape for queries and inference, where -1 is any
-   * extent. Throws std::length_error beyond ATTN_MAX_RANK axes. */
-  Tensor(attn_dtype type, const std::vector<int64_t>& sizes, const void* memory = nullptr)
+  /* Without data: a shape for queries and inference, where -1 is any extent. Throws
+   * std::length_error beyond ATTN_MAX_RANK axes. */
+  Tensor(attn_dtype type, const std::vector<int64_t>& sizes, std::nullptr_t = nullptr)
       : attn_tensor(attn_init<attn_tensor>()) {
     if (sizes.size() > ATTN_MAX_RANK) throw std::length_error("attn_c: too many axes");
     dtype = type;
     ndim = static_cast<int32_t>(sizes.size());
-    /* The library only writes to what is bound as an output. */
-    data = const_cast<void*>(memory);
+    for (size_t axis = 0; axis < sizes.size(); ++axis) shape[axis] = sizes[axis];
+  }
+  /* Row-major without gaps; a null pointer is a tensor without data. Throws std::length_error where
+   * strides would exceed 63 bits. */
+  Tensor(attn_dtype type, const std::vector<int64_t>& sizes, void* memory) : Tensor(type, sizes) {
+    if (memory == nullptr) return;
+    data = memory;
+    device_type = ATTN_DEVICE_CPU;
+    flags = ATTN_TENSOR_BROADCAST; /* strides are always stated */
     int64_t stride = 1;
     for (size_t axis = sizes.size(); axis-- > 0;) {
-      shape[axis] = sizes[axis];
-      if (memory != nullptr) strides[axis] = stride;
+      strides[axis] = stride;
+      if (sizes[axis] <= 1) continue; /* the library refuses negative ones */
+      if (stride > (std::numeric_limits<int64_t>::max)() / sizes[axis]) {
+        throw std::length_error("attn_c: more than 2^63 elements");
+      }
       stride *= sizes[axis];
     }
-    if (memory != nullptr) {
-      device_type = ATTN_DEVICE_CPU;
-      flags = ATTN_TENSOR_BROADCAST; /* strides are always stated */
-    }
   }
-  /* Host memory of a type of C++. */
+  /* Memory that is only read: it may not be bound as an output. */
+  Tensor(attn_dtype type, const std::vector<int64_t>& sizes, const void* memory)
+      : Tensor(type, sizes, const_cast<void*>(memory)) {
+    flags |= ATTN_TENSOR_READ_ONLY;
+  }
+  /* Host memory of a type of C++; of a constant one it is only read. */
   template <class T>
   Tensor(T* memory, const std::vector<int64_t>& sizes) : Tensor(type_of<T>(), sizes, memory) {}
   /* One number. */
@@ -299,36 +370,74 @@ class Attributes {
   Attributes(const Attributes&) = delete;
   Attributes& operator=(const Attributes&) = delete;
 
-  Attributes& set(std::string_view name, int64_t value) {
-    add(name, ATTN_ATTRIBUTE_INT).i = value;
+  /* INT, of any integer; those beyond int64_t are refused. */
+  template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+  Attributes& set(std::string_view name, T value) {
+    const int64_t number = integer(name, value);
+    add(name, ATTN_ATTRIBUTE_INT).i = number;
     return *this;
   }
-  Attributes& set(std::string_view name, int value) { return set(name, int64_t{value}); }
-  Attributes& set(std::string_view name, double value) {
-    add(name, ATTN_ATTRIBUTE_FLOAT).f = value;
+  /* FLOAT */
+  template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
+  Attributes& set(std::string_view name, T value) {
+    add(name, ATTN_ATTRIBUTE_FLOAT).f = static_cast<double>(value);
     return *this;
   }
+  /* STRING */
   Attributes& set(std::string_view name, std::string_view value) {
     const std::string& kept = texts_.emplace_back(value);
     return keep(add(name, ATTN_ATTRIBUTE_STRING), kept);
   }
+  /* STRING, terminated; a null pointer is refused. */
   Attributes& set(std::string_view name, const char* value) {
+    if (value == nullptr) {
+      detail::refuse(ATTN_INVALID_ARGUMENT,
+                     "attribute " + std::string(name) + ": the text is null");
+    }
     return set(name, std::string_view(value));
   }
-  Attributes& set(std::string_view name, std::vector<int64_t> values) {
-    return keep(add(name, ATTN_ATTRIBUTE_INTS), integers_.emplace_back(std::move(values)));
+  /* INTS of integers, FLOATS (float each) of floating-point numbers. */
+  template <class T>
+  Attributes& set(std::string_view name, const std::vector<T>& values) {
+    return set_list(name, values);
   }
-  Attributes& set(std::string_view name, std::vector<float> values) {
-    return keep(add(name, ATTN_ATTRIBUTE_FLOATS), numbers_.emplace_back(std::move(values)));
+  template <class T>
+  Attributes& set(std::string_view name, std::initializer_list<T> values) {
+    return set_list(name, values);
   }
+  /* For attn_op_desc; valid until the next set. */
   const attn_attribute* data() const noexcept { return list_.data(); }
   uint32_t size() const noexcept { return static_cast<uint32_t>(list_.size()); }
 
  private:
   attn_attribute& add(std::string_view name, uint32_t type) {
     const std::string& kept = texts_.emplace_back(name);
-    list_.push_back({kept.c_str(), type, 0, 0, 0, nullptr});
+    list_.push_back({detail::c_text(kept, "an attribute's name"), type, 0, 0, 0, nullptr});
     return list_.back();
+  }
+  template <class T>
+  static int64_t integer(std::string_view name, T value) {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) >= sizeof(int64_t)) {
+      if (value > static_cast<T>((std::numeric_limits<int64_t>::max)())) {
+        detail::refuse(ATTN_INVALID_ARGUMENT, "attribute " + std::string(name) + ": " +
+                                                  std::to_string(value) + " is beyond 2^63 - 1");
+      }
+    }
+    return static_cast<int64_t>(value);
+  }
+  template <class Values>
+  Attributes& set_list(std::string_view name, const Values& values) {
+    using T = typename Values::value_type;
+    static_assert(std::is_arithmetic_v<T>, "lists are of integers or of floating-point numbers");
+    if constexpr (std::is_integral_v<T>) {
+      std::vector<int64_t> kept;
+      for (const T value : values) kept.push_back(integer(name, value));
+      return keep(add(name, ATTN_ATTRIBUTE_INTS), integers_.emplace_back(std::move(kept)));
+    } else {
+      std::vector<float> kept;
+      for (const T value : values) kept.push_back(static_cast<float>(value));
+      return keep(add(name, ATTN_ATTRIBUTE_FLOATS), numbers_.emplace_back(std::move(kept)));
+    }
   }
   template <class Values>
   Attributes& keep(attn_attribute& attribute, const Values& values) {

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* As ATTN_ABI_VERSION, of this header's table. */
-#define ATTN_HOST_ABI_VERSION ((uint32_t)0x00000001u)
+#define ATTN_HOST_ABI_VERSION 0x00000001u
 
 /* An instantiated graph of captured executions; threads: one at a time. */
 typedef struct attn_host_graph attn_host_graph;

@@ -13,7 +13,7 @@ namespace attn_c {
 inline const attn_host_api& host_api(uint32_t minimum_abi = ATTN_HOST_ABI_VERSION) {
   const attn_host_api* table = nullptr;
   detail::check([&](attn_error* error) { return attn_host_get_api(minimum_abi, &table, error); });
-  return *table;
+  return detail::checked_table(table, minimum_abi, ATTN_HOST_ABI_VERSION);
 }
 
 /* Copies bytes between any two memories of the context or the host, in the order of `stream`. */

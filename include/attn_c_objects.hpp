@@ -17,11 +17,12 @@ class Binding;
 inline std::string version() { return attn_version(); }
 inline uint32_t abi_version() { return attn_abi_version(); }
 /* The table of functions, for programs that hand it on; VersionMismatch where the library is older
- * than `minimum_abi`. */
+ * than `minimum_abi`, or gives a table that is not what it says. With a `minimum_abi` below the
+ * header's, members behind the table's struct_size may not be there. */
 inline const attn_api& api(uint32_t minimum_abi = ATTN_ABI_VERSION) {
   const attn_api* table = nullptr;
   detail::check([&](attn_error* error) { return attn_get_api(minimum_abi, &table, error); });
-  return *table;
+  return detail::checked_table(table, minimum_abi, ATTN_ABI_VERSION);
 }
 
 /* The devices of this machine; those that cannot be used say why. */
@@ -120,7 +121,7 @@ struct PrepareOptions {
   attn_prepare_desc desc() const {
     attn_prepare_desc desc = attn_init<attn_prepare_desc>();
     desc.flags = flags;
-    desc.engine = detail::or_null(engine);
+    desc.engine = detail::or_null(engine, "the engine's name");
     desc.max_batch = max_batch;
     desc.max_query_length = max_query_length;
     desc.max_total_length = max_total_length;
@@ -182,11 +183,11 @@ class Context : public detail::Handle<attn_context, attn_context_release> {
     desc.device_id = options.device_id;
     desc.thread_count = options.thread_count;
     desc.flags = options.flags;
-    desc.simd_level = detail::or_null(options.simd_level);
-    desc.engine = detail::or_null(options.engine);
-    desc.driver_path = detail::or_null(options.driver_path);
-    desc.nvrtc_path = detail::or_null(options.nvrtc_path);
-    desc.cache_folder = detail::or_null(options.cache_folder);
+    desc.simd_level = detail::or_null(options.simd_level, "simd_level");
+    desc.engine = detail::or_null(options.engine, "engine");
+    desc.driver_path = detail::or_null(options.driver_path, "driver_path");
+    desc.nvrtc_path = detail::or_null(options.nvrtc_path, "nvrtc_path");
+    desc.cache_folder = detail::or_null(options.cache_folder, "cache_folder");
     desc.cache_limit_bytes = options.cache_limit_bytes;
     desc.native_context = options.native_context;
     desc.allocator = options.allocator;
@@ -220,7 +221,7 @@ class Session : public detail::Handle<attn_session, attn_session_release> {
   explicit Session(const Context& context, const std::string& label = {})
       : Handle(create([&](attn_session** session, attn_error* error) {
           attn_session_desc desc = attn_init<attn_session_desc>();
-          desc.label = detail::or_null(label);
+          desc.label = detail::or_null(label, "the label");
           return attn_session_create(context.get(), &desc, session, error);
         })) {}
 
@@ -274,9 +275,9 @@ class Op : public detail::Handle<attn_op, attn_op_release> {
      const Attributes& attributes = {}, const std::string& label = {})
       : Handle(create([&](attn_op** op, attn_error* error) {
           attn_op_desc desc = attn_init<attn_op_desc>();
-          desc.domain = domain.c_str();
-          desc.type = type.c_str();
-          desc.label = detail::or_null(label);
+          desc.domain = detail::c_text(domain, "the domain");
+          desc.type = detail::c_text(type, "the operator's type");
+          desc.label = detail::or_null(label, "the label");
           desc.version = version;
           desc.attributes = attributes.data();
           desc.attribute_count = attributes.size();
@@ -293,7 +294,7 @@ class Op : public detail::Handle<attn_op, attn_op_release> {
     desc.output_count = outputs.size();
     desc.aliases = aliases.data();
     desc.alias_count = static_cast<uint32_t>(aliases.size());
-    desc.engine = detail::or_null(engine);
+    desc.engine = detail::or_null(engine, "the engine's name");
     const attn_support support =
         detail::filled<attn_support>([&](attn_support* answer, attn_error* error) {
           return attn_op_query(get(), &desc, answer, error);

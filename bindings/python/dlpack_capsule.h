@@ -55,6 +55,30 @@ constexpr uint64_t kReadOnly = 1;
 
 }  // namespace dlpack
 
+// Whether a type is one that the library knows at all; false with a Python exception.
+inline bool is_known(dlpack::DataType type) {
+  const bool real = type.bits == 16 || type.bits == 32 || type.bits == 64;
+  const bool whole = real || type.bits == 8;
+  const bool known = type.lanes == 1 && ((type.code == ATTN_DTYPE_FLOAT && real) ||
+                                         (type.code == ATTN_DTYPE_INT && whole) ||
+                                         (type.code == ATTN_DTYPE_UINT && whole) ||
+                                         (type.code == ATTN_DTYPE_BFLOAT && type.bits == 16) ||
+                                         (type.code == ATTN_DTYPE_BOOL && type.bits == 8) ||
+                                         (type.code >= 10 && type.code <= 13 && type.bits == 8));
+  if (known) return true;
+  static const char* const kNames[] = {"int",    "uint",    "float", "handle",
+                                       "bfloat", "complex", "bool"};
+  const unsigned bits = type.bits, lanes = type.lanes;
+  if (type.code < sizeof(kNames) / sizeof(*kNames)) {
+    PyErr_Format(PyExc_BufferError, "elements of type %s%u%s came", kNames[type.code], bits,
+                 lanes == 1 ? "" : ", not one by one,");
+  } else {
+    PyErr_Format(PyExc_BufferError, "elements of DLPack's type %u with %u bits came",
+                 static_cast<unsigned>(type.code), bits);
+  }
+  return false;
+}
+
 // Describes the capsule's tensor; false with a Python exception set where that cannot be.
 inline bool tensor_of_capsule(PyObject* capsule, attn_tensor* out) {
   const dlpack::Tensor* tensor = nullptr;
@@ -80,6 +104,7 @@ inline bool tensor_of_capsule(PyObject* capsule, attn_tensor* out) {
                  static_cast<int>(tensor->ndim), ATTN_MAX_RANK);
     return false;
   }
+  if (!is_known(tensor->dtype)) return false;
   out->device_type = tensor->device.type;
   out->device_id = tensor->device.id;
   out->dtype = {tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes};

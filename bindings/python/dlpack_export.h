@@ -71,7 +71,12 @@ Export<Managed>* make_export(const attn_tensor& from, PyObject* owner) {
 
 // A new capsule of the tensor, which keeps `owner` until its consumer lets go; null with a Python
 // exception where memory ran out. A read-only tensor has a versioned capsule alone.
-inline PyObject* capsule_of_tensor(const attn_tensor& tensor, PyObject* owner, bool versioned) {
+inline PyObject* capsule_of(const attn_tensor* described, PyObject* owner, bool versioned) {
+  if (described == nullptr) {
+    PyErr_SetString(PyExc_ValueError, "capsule_of: a tensor is needed");
+    return nullptr;
+  }
+  const attn_tensor& tensor = *described;
   PyObject* capsule = nullptr;
   if (versioned) {
     auto* made = dlpack::make_export<dlpack::ManagedTensorVersioned>(tensor, owner);

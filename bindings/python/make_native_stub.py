@@ -28,16 +28,18 @@ METHODS = {
     "attn_tensor": ["def extent(self, axis: int) -> int: ...",
                     "def stride(self, axis: int) -> int: ..."],
     "attn_plan_info": ["def baked_slot(self, index: int) -> int: ..."],
-    "attn_op_desc": ["def set_attributes(self, list: AttributeList) -> None: ..."],
-    **{name: ["def set_arguments(self, inputs: ArgumentList, outputs: ArgumentList) -> None: ..."]
+    "attn_op_desc": ["def set_attributes(self, list: Optional[AttributeList]) -> None: ..."],
+    **{name: ["def set_arguments(\n        self, inputs: Optional[ArgumentList],"
+              "\n        outputs: Optional[ArgumentList]) -> None: ..."]
        for name in ("attn_query_desc", "attn_prepare_desc")}}
 HELPERS = '''
 def set_error_factory(factory: Callable[[int, int, int, int, str], Exception]) -> None: ...
 def capsule_of(tensor: attn_tensor, owner: object, versioned: bool) -> object: ...
+def described(tensor: attn_tensor, owner: object) -> object: ...
 def execute_by_name(
-    plan: attn_plan, session: attn_session, inputs: Mapping[str, Any],
-    input_slots: dict[str, int], outputs: Mapping[str, Any], output_slots: dict[str, int],
-    keywords: dict[str, Any], stream: Optional[int]) -> int: ...
+    plan: attn_plan, session: attn_session, inputs: dict[str, Any], outputs: dict[str, Any],
+    names: tuple[dict[str, int], dict[str, int], Callable[..., object], type],
+    desc: Optional[attn_execute_desc], stream: Optional[int]) -> None: ...
 
 class ArgumentList:
     def __init__(self) -> None: ...
@@ -47,7 +49,7 @@ class ArgumentList:
     def add_shape(
         self, slot: int, device_type: int, device_id: int, code: int, bits: int,
         shape: Sequence[int]) -> bool: ...
-    def add_tensor(self, slot: int, tensor: attn_tensor) -> None: ...
+    def add_tensor(self, slot: int, tensor: Optional[attn_tensor]) -> None: ...
     def add_capsule(self, slot: int, capsule: object) -> None: ...
     def add_name(self, slot: int) -> None: ...
     def add_alias(self, input_slot: int, output_slot: int) -> None: ...
@@ -177,7 +179,7 @@ def stub():
     """The whole text."""
     texts = [(ROOT / "include" / name).read_text(encoding="utf-8") for name in HEADERS]
     lines = ['"""The flat functions of attn_c.h and attn_c_host.h; made by make_native_stub.py."""',
-             "", "from typing import Any, Callable, Mapping, Optional, Sequence", "",
+             "", "from typing import Any, Callable, Optional, Sequence", "",
              "_native: Any  # the extension module itself", ""]
     for text in texts:
         lines += constants(text)

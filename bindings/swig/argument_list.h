@@ -32,8 +32,12 @@ class ArgumentList {
     return true;
   }
 
-  // Adds a copy of a description.
+  // Adds a copy of a description; null as add_name does.
   void add_tensor(uint32_t slot, const attn_tensor* tensor) {
+    if (tensor == nullptr) {
+      add_name(slot);
+      return;
+    }
     tensors_.push_back(std::make_unique<attn_tensor>(*tensor));
     args_.push_back({slot, 0, tensors_.back().get()});
   }

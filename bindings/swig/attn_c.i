@@ -17,8 +17,12 @@
 #ifdef SWIGPYTHON
 /* Only calls that may run long let other threads of the language in. */
 %nothread;
+%thread attn_device_count;
+%thread attn_device_get_info;
 %thread attn_context_create;
 %thread attn_context_trim;
+%thread attn_session_create;
+%thread attn_session_clear_faults;
 %thread attn_op_prepare;
 %thread attn_plan_execute;
 %thread attn_binding_prepare;
@@ -26,9 +30,23 @@
 %thread attn_host_memory_alloc;
 %thread attn_host_memory_free;
 %thread attn_host_memory_copy;
+%thread attn_host_stream_create;
 %thread attn_host_stream_synchronize;
 %thread attn_host_stream_release;
+%thread attn_host_graph_begin_capture;
+%thread attn_host_graph_end_capture;
 %thread attn_host_graph_launch;
+/* The last release may wait for a device. */
+%define ATTN_RELEASE_LETS_OTHERS_IN(T)
+%thread T::~T;
+%thread T##_release;
+%enddef
+ATTN_RELEASE_LETS_OTHERS_IN(attn_context)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_session)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_op)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_plan)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_binding)
+ATTN_RELEASE_LETS_OTHERS_IN(attn_host_graph)
 #endif
 
 /* Left to C: the tables, the callbacks, and the initialisers (every struct made here has its size
@@ -194,15 +212,18 @@ ATTN_STRUCT_WITH_TEXTS(attn_session_desc, delete[] $self->label;)
     return index < $self->baked_slot_count && index < 16 ? $self->baked_slots[index] : 0;
   }
 }
-/* The lists must outlive the struct's use. */
+/* The lists must outlive the struct's use; null is an empty one. */
 %extend attn_op_desc {
   void set_attributes(const AttributeList* list) {
-    $self->attributes = list->data();
-    $self->attribute_count = list->size();
+    $self->attributes = list != nullptr ? list->data() : nullptr;
+    $self->attribute_count = list != nullptr ? list->size() : 0;
   }
 }
 %extend attn_query_desc {
-  void set_arguments(ArgumentList* inputs, ArgumentList* outputs) {
+  void set_arguments(const ArgumentList* inputs, const ArgumentList* outputs) {
+    static const ArgumentList kNone;
+    if (inputs == nullptr) inputs = &kNone;
+    if (outputs == nullptr) outputs = &kNone;
     $self->inputs = inputs->data();
     $self->input_count = inputs->size();
     $self->outputs = outputs->data();
@@ -212,7 +233,10 @@ ATTN_STRUCT_WITH_TEXTS(attn_session_desc, delete[] $self->label;)
   }
 }
 %extend attn_prepare_desc {
-  void set_arguments(ArgumentList* inputs, ArgumentList* outputs) {
+  void set_arguments(const ArgumentList* inputs, const ArgumentList* outputs) {
+    static const ArgumentList kNone;
+    if (inputs == nullptr) inputs = &kNone;
+    if (outputs == nullptr) outputs = &kNone;
     $self->inputs = inputs->data();
     $self->input_count = inputs->size();
     $self->outputs = outputs->data();
@@ -226,23 +250,6 @@ ATTN_STRUCT_WITH_TEXTS(attn_session_desc, delete[] $self->label;)
 %ignore ArgumentList::aliases;
 %ignore ArgumentList::alias_count;
 %ignore AttributeList::data;
-
-/* Constants that the header writes with a cast. */
-%constant int ATTN_OK = (int)ATTN_OK;
-%constant int ATTN_INVALID_ARGUMENT = (int)ATTN_INVALID_ARGUMENT;
-%constant int ATTN_UNSUPPORTED = (int)ATTN_UNSUPPORTED;
-%constant int ATTN_VERSION = (int)ATTN_VERSION;
-%constant int ATTN_UNAVAILABLE = (int)ATTN_UNAVAILABLE;
-%constant int ATTN_NOT_PREPARED = (int)ATTN_NOT_PREPARED;
-%constant int ATTN_CAPTURE = (int)ATTN_CAPTURE;
-%constant int ATTN_BUSY = (int)ATTN_BUSY;
-%constant int ATTN_OUT_OF_MEMORY = (int)ATTN_OUT_OF_MEMORY;
-%constant int ATTN_COMPILE = (int)ATTN_COMPILE;
-%constant int ATTN_DEVICE = (int)ATTN_DEVICE;
-%constant int ATTN_FAULT = (int)ATTN_FAULT;
-%constant int ATTN_INTERNAL = (int)ATTN_INTERNAL;
-%constant unsigned int ATTN_ABI_VERSION = (unsigned int)ATTN_ABI_VERSION;
-%constant unsigned int ATTN_HOST_ABI_VERSION = (unsigned int)ATTN_HOST_ABI_VERSION;
 
 #ifdef SWIGPYTHON
 %include "python.i"

@@ -104,6 +104,29 @@ ATTN_RELEASE(attn_plan)
 ATTN_RELEASE(attn_binding)
 ATTN_RELEASE(attn_host_graph)
 
+/* Likewise what is given back through its context, which may be closed to other calls. */
+%ignore attn_host_memory_free;
+%ignore attn_host_stream_release;
+%rename(attn_host_memory_free) attn_host_memory_free_address;
+%rename(attn_host_stream_release) attn_host_stream_release_address;
+%inline %{
+void attn_host_memory_free_address(void* address, uint32_t kind, void* memory) {
+  attn_host_memory_free(static_cast<attn_context*>(address), kind, memory, nullptr);
+}
+void attn_host_stream_release_address(void* address, void* stream) {
+  attn_host_stream_release(static_cast<attn_context*>(address), stream, nullptr);
+}
+%}
+
+/* The rest of the tensor that was added last: a tensor in memory of a known size. */
+%extend ArgumentList {
+  void place_last(uint64_t byte_offset, uint64_t data_bytes) {
+    attn_tensor* last = const_cast<attn_tensor*>($self->tensor($self->size() - 1));
+    last->byte_offset = byte_offset;
+    last->data_bytes = data_bytes;
+  }
+}
+
 /* Callbacks: structs that the classes above lay out, and a task of a parallel loop. */
 %extend attn_context_desc {
   void set_callbacks(const void* allocator, const void* logger, const void* executor) {
@@ -169,3 +192,6 @@ ATTN_ARGUMENTS(outputs, output_count)
 %enddef
 ATTN_SEQUENCE(int64_t, long)
 ATTN_SEQUENCE(double, double)
+
+/* What the header defines as numbers is constant in C# too. */
+%csconst(1);

@@ -5,31 +5,12 @@
 #error "the module promises the stable ABI: define Py_LIMITED_API"
 #endif
 
+#include "described.h"
 #include "dlpack_capsule.h"
 #include "dlpack_export.h"
-#include "fast_execute.h"
-
-namespace {
-
-/* Makes an exception of (status, native code, native domain, flags, message). Set once by the
- * package when it is imported; kept for the life of the process. */
-PyObject* error_factory = nullptr;
-
-void raise_error(const attn_error& error) {
-  if (error_factory == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, error.message);
-    return;
-  }
-  PyObject* exception = PyObject_CallFunction(
-      error_factory, "iLIIs", static_cast<int>(error.status),
-      static_cast<long long>(error.native_code), static_cast<unsigned>(error.native_domain),
-      static_cast<unsigned>(error.flags), error.message);
-  if (exception == nullptr) return;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
-  Py_DECREF(exception);
-}
-
-}  // namespace
+#include "execute_by_name.h"
+#include "python_error.h"
+#include "sequences.h"
 %}
 
 %include "typemaps.i"
@@ -121,36 +102,14 @@ ATTN_ARGUMENTS(outputs, output_count)
 }
 
 /* Sequences of numbers. */
-%define ATTN_SEQUENCE(T, FROM_PYTHON)
+%define ATTN_SEQUENCE(T)
 %typemap(in) const std::vector<T>& (std::vector<T> values) {
-  const Py_ssize_t size = PySequence_Size($input);
-  if (size < 0) SWIG_fail;
-  values.reserve(static_cast<size_t>(size));
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject* item = PySequence_GetItem($input, i);
-    if (item == nullptr) SWIG_fail;
-    PyObject* number = FROM_PYTHON##_object(item);
-    Py_DECREF(item);
-    if (number == nullptr) SWIG_fail;
-    values.push_back(FROM_PYTHON##_value(number));
-    Py_DECREF(number);
-    if (PyErr_Occurred()) SWIG_fail;
-  }
+  if (!take_sequence($input, &values)) SWIG_fail;
   $1 = &values;
 }
 %enddef
-%{
-namespace {
-
-PyObject* integer_object(PyObject* item) { return PyNumber_Index(item); }
-int64_t integer_value(PyObject* number) { return PyLong_AsLongLong(number); }
-PyObject* real_object(PyObject* item) { return PyNumber_Float(item); }
-double real_value(PyObject* number) { return PyFloat_AsDouble(number); }
-
-}  // namespace
-%}
-ATTN_SEQUENCE(int64_t, integer)
-ATTN_SEQUENCE(double, real)
+ATTN_SEQUENCE(int64_t)
+ATTN_SEQUENCE(double)
 
 %extend ArgumentList {
   /* Adds the tensor of a DLPack capsule, which the caller keeps until the call or the binding that
@@ -164,40 +123,17 @@ ATTN_SEQUENCE(double, real)
   }
 }
 
-%apply unsigned int* OUTPUT { uint32_t* done };
-%apply void* { void* stream };
-
-%inline %{
-/* A new DLPack capsule of a description; it keeps `owner` until its consumer lets go. */
-PyObject* capsule_of(const attn_tensor* tensor, PyObject* owner, bool versioned) {
-  if (tensor == nullptr) {
-    PyErr_SetString(PyExc_ValueError, "capsule_of: a tensor is needed");
-    return nullptr;
+/* A method of nothing is refused, and not followed. */
+%typemap(check) SWIGTYPE* self {
+  if ($1 == nullptr) {
+    SWIG_exception_fail(SWIG_ValueError, "$symname: an object is needed; got None");
   }
-  return capsule_of_tensor(*tensor, owner, versioned);
 }
 
-/* attn_plan_execute with tensors by name. `done` is 0, and nothing ran, where an argument is not
- * the usual case: the layer in Python takes such calls. */
-attn_status execute_by_name(attn_plan* plan, attn_session* session, PyObject* inputs,
-                            PyObject* input_slots, PyObject* outputs, PyObject* output_slots,
-                            PyObject* keywords, void* stream, uint32_t* done, attn_error* error) {
-  FastArguments ins, outs;
-  *done = ins.fill(inputs, input_slots, keywords) && outs.fill(outputs, output_slots, keywords);
-  if (*done == 0) return ATTN_OK;
-  attn_execute_desc desc = ATTN_EXECUTE_DESC_INIT;
-  desc.stream = stream;
-  PyThreadState* const state = PyEval_SaveThread();
-  const attn_status status = attn_plan_execute(plan, session, ins.data(), ins.size(), outs.data(),
-                                               outs.size(), &desc, error);
-  PyEval_RestoreThread(state);
-  return status;
-}
-
-/* Sets what makes an exception of (status, native code, native domain, flags, message). */
-void set_error_factory(PyObject* factory) {
-  Py_XINCREF(factory);
-  Py_XDECREF(error_factory);
-  error_factory = factory;
-}
-%}
+/* What bindings/python adds: capsules of descriptions, calls by name, and exceptions. */
+PyObject* capsule_of(const attn_tensor* tensor, PyObject* owner, bool versioned);
+PyObject* described(attn_tensor* tensor, PyObject* owner);
+PyObject* execute_by_name(attn_plan* plan, attn_session* session, PyObject* inputs,
+                          PyObject* outputs, PyObject* names, const attn_execute_desc* desc,
+                          void* stream);
+void set_error_factory(PyObject* factory);

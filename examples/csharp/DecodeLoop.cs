@@ -89,7 +89,8 @@ static class DecodeLoop {
       sequence.Feed(tokens, 0, stream_);
       using (var arguments = sequence.Arguments(rows))
       using (var plan = op_.Prepare(arguments))
-      using (var options = new ExecuteOptions { Stream = stream_.Address }) {
+      using (var options = new ExecuteOptions()) {
+        options.SetStream(stream_);
         plan.Execute(session_, arguments, options);
       }
       return sequence.Output(rows, stream_);
@@ -102,7 +103,8 @@ static class DecodeLoop {
       using (var sequence = Sequence())
       using (var arguments = sequence.Arguments(1))
       using (var plan = op_.Prepare(arguments))
-      using (var options = new ExecuteOptions { Stream = stream_.Address }) {
+      using (var options = new ExecuteOptions()) {
+        options.SetStream(stream_);
         var output = Run(sequence, all.Take(kPrompt * kWidth).ToArray()).ToList();
         Graph graph = null;
         for (int token = kPrompt; token < kTokens; ++token) {

@@ -1,6 +1,10 @@
-"""ATTN_X_INIT gives the same bytes in C and C++: the size, then zeros; and no struct lacks one."""
+"""ATTN_X_INIT gives the same bytes in C and C++: the size, then zeros; and no struct lacks one.
+
+Every other constant may be used in both without a warning, casts of the old style included.
+"""
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,6 +44,27 @@ int main(void) {{
 {checks}  return failures;
 }}
 """
+
+CONSTANT = re.compile(r"^#define (ATTN_\w+) (?!ATTN_INIT)\S", re.M)
+STRICT = ["-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Werror", "-fsyntax-only"]
+
+
+def used_constants(options):
+    """Uses every constant of the headers under strict warnings; their number, and failures."""
+    headers = ("attn_c.h", "attn_c_host.h")
+    names = [name for header in headers
+             for name in CONSTANT.findall((INCLUDE / header).read_text(encoding="utf-8"))
+             if name not in ("ATTN_EXPORT", "ATTN_VERSION_STRING")]
+    text = "".join(f'#include "{header}"\n' for header in headers)
+    text += "int64_t sum(void);\nint64_t sum(void) {\n  attn_status status = ATTN_OK;\n"
+    text += "  int64_t all = status;\n" + "".join(f"  all += {name};\n" for name in names)
+    text += "  return all;\n}\n"
+    failures = 0
+    for command in ([options.c_compiler, "-std=c99", "-x", "c"],
+                    [options.cxx_compiler, "-std=c++11", "-Wold-style-cast", "-x", "c++"]):
+        failures += subprocess.run([*command, *STRICT, "-I", str(INCLUDE), "-"], input=text,
+                                   text=True, check=False).returncode != 0
+    return len(names), failures
 
 
 def main():
@@ -81,7 +106,9 @@ def main():
         subprocess.run([options.cxx_compiler, *Path(folder).glob("*.o"), "-o", program], check=True)
         failures = subprocess.run([program], check=False).returncode
     print(f"{len(names)} initialisers in C and C++, {failures} bad")
-    return 1 if failures else 0
+    count, warned = used_constants(options)
+    print(f"{count} constants in C and C++, {warned} programs with warnings")
+    return 1 if failures or warned or count < 60 else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Installs the library into an empty folder, moves it, and uses it from projects of their own.
 
 In C and in C++, through the CMake package AttnC::attn_c, through attn_c.pc, and with dlopen alone.
-Moving proves that no path of the build machine is in what was installed.
+Moving proves that no path of the build machine is in what was installed. With --pack the build has
+kernels: a pack of them is installed beside the library, where there is one. Skips (77) at its end
+where pkg-config is not on the machine, and all else was right.
 """
 
 import argparse
@@ -13,6 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CONSUMER = HERE / "consumer"
+SKIP = 77
 
 
 def run(*command, **environment):
@@ -43,9 +46,6 @@ def use_dlopen(prefix, work, compiler, libdir):
 
 
 def use_pkg_config(prefix, work, compiler, libdir):
-    if shutil.which("pkg-config") is None:
-        print("pkg-config is not there: attn_c.pc was not tried")
-        return
     work.mkdir()
     path = str(prefix / libdir / "pkgconfig")
     flags = run("pkg-config", "--cflags", "--libs", "attn_c", PKG_CONFIG_PATH=path).split()
@@ -55,6 +55,24 @@ def use_pkg_config(prefix, work, compiler, libdir):
     run(work / "consumer_cpp", LD_LIBRARY_PATH=str(prefix / libdir))
 
 
+def install_pack(build, first, work, libdir):
+    """The build's own rule for the kernel pack, which takes minutes to make, with another file."""
+    name = "attn_c_kernels.pack"
+    rule = (build / "tools" / "cmake_install.cmake").read_text(encoding="utf-8")
+    made = build / "lib" / name
+    if str(made) not in rule:
+        sys.exit(f"no rule installs {made}")
+    if made.exists() and not (first / libdir / name).exists():
+        sys.exit(f"{name} is there and was not installed")
+    work.mkdir()
+    (work / name).write_bytes(b"a pack")
+    (work / "rule.cmake").write_text(rule.replace(str(made), str(work / name)), encoding="utf-8")
+    run("cmake", f"-DCMAKE_INSTALL_PREFIX={work / 'prefix'}", "-DCMAKE_INSTALL_COMPONENT=attn_c",
+        "-P", work / "rule.cmake")
+    if (work / "prefix" / libdir / name).read_bytes() != b"a pack":
+        sys.exit(f"{name} was not installed beside the library")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True, help="the build folder to install")
@@ -62,11 +80,14 @@ def main():
     parser.add_argument("--cxx-compiler", required=True)
     parser.add_argument("--libdir", required=True)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--pack", action="store_true", help="the build may have a kernel pack")
     options = parser.parse_args()
 
     shutil.rmtree(options.work, ignore_errors=True)
     first, prefix = options.work / "first", options.work / "moved"
     run("cmake", "--install", options.build, "--prefix", first, "--component", "attn_c")
+    if options.pack:
+        install_pack(options.build, first, options.work / "pack", options.libdir)
     first.rename(prefix)
 
     installed = sorted(str(path.relative_to(prefix)) for path in prefix.rglob("*")
@@ -80,8 +101,11 @@ def main():
             sys.exit(f"{name} was not installed")
     compilers = options.compiler, options.cxx_compiler
     use_cmake_package(prefix, options.work / "cmake", compilers)
-    use_pkg_config(prefix, options.work / "pkg-config", compilers, options.libdir)
     use_dlopen(prefix, options.work / "dlopen", compilers, options.libdir)
+    if shutil.which("pkg-config") is None:
+        print("skipped: pkg-config is not there: attn_c.pc was not tried, all else is right")
+        return SKIP
+    use_pkg_config(prefix, options.work / "pkg-config", compilers, options.libdir)
     return 0
 
 

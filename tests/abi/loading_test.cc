@@ -7,14 +7,12 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
-#include <string>
 #include <thread>
 
 #include "attn_c.h"
@@ -147,16 +145,10 @@ int in_child(const Body& body) {
 }
 
 // First of all tests: the library is not in the process yet.
-TEST(AbiLoadingTest, A_OpensFastAndStartsNothing) {
+TEST(AbiLoadingTest, A_OpeningStartsNothing) {
   ASSERT_EQ(thread_count(), 1);
-  const auto begin = std::chrono::steady_clock::now();
   void* library = open_library();
-  const auto end = std::chrono::steady_clock::now();
   ASSERT_NE(library, nullptr);
-  const double milliseconds = std::chrono::duration<double, std::milli>(end - begin).count();
-  std::printf("dlopen took %.2f ms\n", milliseconds);
-  RecordProperty("dlopen_ms", std::to_string(milliseconds));
-  EXPECT_LT(milliseconds, 500);  // a busy machine is slow; the real limit is the benchmark's
   EXPECT_EQ(thread_count(), 1) << "a thread was started by loading";
   const auto step = std::make_unique<Step>(table_of(library));
   EXPECT_EQ(thread_count(), 1) << "a thread was started by a context";

@@ -1,5 +1,6 @@
-/* Uses every kind of struct of the header that it was compiled from, each with guard bytes behind
- * it, and runs one attention step. check_short_client.py builds it from two headers. */
+/* Uses every function and every kind of struct of the header that it was compiled from, each struct
+ * with guard bytes behind it, runs attention steps by a plan and by a binding, and prints the names
+ * of the functions that it called. check_short_client.py builds it from two headers. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,10 @@
   }
 
 static int failures = 0;
+
+/* Says that a function was called, and names it. */
+static void note(const char* function) { printf("called %s\n", function); }
+#define CALL(function, ...) (note(#function), function(__VA_ARGS__))
 
 static void expect(int condition, const char* what) {
   if (condition) return;
@@ -60,25 +65,63 @@ static void introspect(void) {
   OUT_STRUCT(attn_operator_info, info);
   OUT_STRUCT(attn_slot_info, slot);
   OUT_STRUCT(attn_attribute_info, attribute);
-  expect(attn_device_get_info(0, &device.value, NULL) == ATTN_OK, "device info");
+  expect(CALL(attn_device_get_info, 0, &device.value, NULL) == ATTN_OK, "device info");
   expect(device.value.available == 1, "the CPU is available");
   expect_guard(device.guard, "attn_device_info");
-  expect(attn_operator_count(&count, NULL) == ATTN_OK && count > 0, "operators");
-  expect(attn_operator_get_info(0, &info.value, NULL) == ATTN_OK, "operator info");
+  expect(strlen(attn_version()) >= 5, "a version");
+  note("attn_version");
+  expect(attn_abi_version() >> 16 == ATTN_ABI_VERSION >> 16, "the same major version");
+  note("attn_abi_version");
+  expect(CALL(attn_device_count, &count, NULL) == ATTN_OK && count > 0, "devices");
+  expect(CALL(attn_operator_count, &count, NULL) == ATTN_OK && count > 0, "operators");
+  expect(CALL(attn_operator_get_info, 0, &info.value, NULL) == ATTN_OK, "operator info");
   expect_guard(info.guard, "attn_operator_info");
-  expect(attn_operator_get_input(0, 0, &slot.value, NULL) == ATTN_OK, "slot info");
+  expect(CALL(attn_operator_get_input, 0, 0, &slot.value, NULL) == ATTN_OK, "slot info");
   expect_guard(slot.guard, "attn_slot_info");
-  expect(attn_operator_get_attribute(0, 0, &attribute.value, NULL) == ATTN_OK, "attribute info");
+  expect(CALL(attn_operator_get_output, 0, 0, &slot.value, NULL) == ATTN_OK, "output info");
+  expect_guard(slot.guard, "attn_slot_info");
+  expect(CALL(attn_operator_get_attribute, 0, 0, &attribute.value, NULL) == ATTN_OK,
+         "attribute info");
   expect_guard(attribute.guard, "attn_attribute_info");
 }
 
 static void fail_once(void) {
   OUT_STRUCT(attn_error, error);
-  expect(attn_operator_count(NULL, &error.value) == ATTN_INVALID_ARGUMENT, "null count");
+  expect(CALL(attn_operator_count, NULL, &error.value) == ATTN_INVALID_ARGUMENT, "null count");
   expect(error.value.status == ATTN_INVALID_ARGUMENT, "status of the error");
   expect(strncmp(error.value.message, "count is null", 13) == 0, "message");
   expect(memchr(error.value.message, 0, sizeof error.value.message) != NULL, "terminated");
   expect_guard(error.guard, "attn_error");
+}
+
+/* The same step by a binding: all tensors at once, then one by one. */
+static void bind(attn_op* op, attn_session* session, const attn_arg* inputs,
+                 const attn_arg* outputs) {
+  attn_binding* binding = NULL;
+  attn_prepare_desc prepare = ATTN_PREPARE_DESC_INIT;
+  attn_execute_desc execute = ATTN_EXECUTE_DESC_INIT;
+  char words[512];
+  size_t needed = 0;
+  expect(CALL(attn_binding_create, op, session, &binding, NULL) == ATTN_OK, "binding");
+  expect(CALL(attn_binding_set_tensors, binding, inputs, 7, outputs, 3, NULL) == ATTN_OK,
+         "all tensors");
+  expect(CALL(attn_binding_set_input, binding, 0, inputs[0].tensor, NULL) == ATTN_OK, "an input");
+  expect(CALL(attn_binding_set_output, binding, 0, outputs[0].tensor, NULL) == ATTN_OK,
+         "an output");
+  expect(CALL(attn_binding_prepare, binding, &prepare, NULL) == ATTN_OK, "plan of the binding");
+  memset(outputs[0].tensor->data, 0, 8 * sizeof(float));
+  expect(CALL(attn_binding_execute, binding, &execute, NULL) == ATTN_OK, "execute the binding");
+  OUT_STRUCT(attn_plan_info, info);
+  expect(CALL(attn_binding_capture_support, binding, &info.value, NULL) == ATTN_OK,
+         "facts of the binding");
+  expect_guard(info.guard, "attn_plan_info");
+  expect(CALL(attn_binding_describe, binding, words, sizeof words, &needed, NULL) == ATTN_OK &&
+             needed > 1,
+         "words of the binding");
+  expect(CALL(attn_fault_text, ATTN_FAULT_POSITION, words, sizeof words, NULL, NULL) == ATTN_OK,
+         "words of a fault");
+  expect(CALL(attn_session_clear_faults, session, NULL, NULL) == ATTN_OK, "clear the faults");
+  CALL(attn_binding_release, binding);
 }
 
 static void run(attn_context* context) {
@@ -120,11 +163,11 @@ static void run(attn_context* context) {
   op_desc.attributes = attributes;
   op_desc.attribute_count = 2;
   attn_op* op = NULL;
-  expect(attn_op_create(context, &op_desc, &op, NULL) == ATTN_OK, "op");
+  expect(CALL(attn_op_create, context, &op_desc, &op, NULL) == ATTN_OK, "op");
 
   attn_session_desc session_desc = ATTN_SESSION_DESC_INIT;
   attn_session* session = NULL;
-  expect(attn_session_create(context, &session_desc, &session, NULL) == ATTN_OK, "session");
+  expect(CALL(attn_session_create, context, &session_desc, &session, NULL) == ATTN_OK, "session");
 
   attn_query_desc query = ATTN_QUERY_DESC_INIT;
   query.inputs = inputs;
@@ -132,12 +175,13 @@ static void run(attn_context* context) {
   query.outputs = outputs;
   query.output_count = 3;
   OUT_STRUCT(attn_support, support);
-  expect(attn_op_query(op, &query, &support.value, NULL) == ATTN_OK, "query");
+  expect(CALL(attn_op_query, op, &query, &support.value, NULL) == ATTN_OK, "query");
   expect(support.value.supported == 1, "supported");
   expect_guard(support.guard, "attn_support");
 
   OUT_STRUCT(attn_tensor, inferred);
-  expect(attn_op_infer_output(op, inputs, 7, 0, &inferred.value, NULL, NULL) == ATTN_OK, "infer");
+  expect(CALL(attn_op_infer_output, op, inputs, 7, 0, &inferred.value, NULL, NULL) == ATTN_OK,
+         "infer");
   expect(inferred.value.ndim == 3 && inferred.value.shape[2] == kHeadSize, "inferred shape");
   expect_guard(inferred.guard, "attn_tensor");
 
@@ -147,46 +191,64 @@ static void run(attn_context* context) {
   prepare.outputs = outputs;
   prepare.output_count = 3;
   attn_plan* plan = NULL;
-  expect(attn_op_prepare(op, &prepare, &plan, NULL) == ATTN_OK, "prepare");
+  expect(CALL(attn_op_prepare, op, &prepare, &plan, NULL) == ATTN_OK, "prepare");
   OUT_STRUCT(attn_plan_info, info);
-  expect(attn_plan_get_info(plan, &info.value, NULL) == ATTN_OK, "plan info");
+  expect(CALL(attn_plan_get_info, plan, &info.value, NULL) == ATTN_OK, "plan info");
   expect(info.value.max_total_length == kCapacity, "range");
   expect_guard(info.guard, "attn_plan_info");
 
   attn_execute_desc execute = ATTN_EXECUTE_DESC_INIT;
-  expect(attn_plan_execute(plan, session, inputs, 7, outputs, 3, &execute, NULL) == ATTN_OK,
+  expect(CALL(attn_plan_execute, plan, session, inputs, 7, outputs, 3, &execute, NULL) == ATTN_OK,
          "execute");
   for (int i = 0; i < kHeadSize; ++i) expect(fabsf(y[i] - v[i]) == 0, "value of the output");
 
   OUT_STRUCT(attn_fault_info, faults);
-  expect(attn_session_poll_faults(session, &faults.value, NULL) == ATTN_OK, "faults");
+  expect(CALL(attn_session_poll_faults, session, &faults.value, NULL) == ATTN_OK, "faults");
   expect(faults.value.bits == 0, "no faults");
   expect_guard(faults.guard, "attn_fault_info");
 
   OUT_STRUCT(attn_context_stats, stats);
-  expect(attn_context_get_stats(context, &stats.value, NULL) == ATTN_OK, "stats");
+  expect(CALL(attn_context_get_stats, context, &stats.value, NULL) == ATTN_OK, "stats");
   expect(stats.value.executions == 1 && stats.value.plans_created == 1, "counters");
   expect_guard(stats.guard, "attn_context_stats");
 
-  attn_plan_release(plan);
-  attn_session_release(session);
-  attn_op_release(op);
+  char words[512];
+  size_t needed = 0;
+  expect(
+      CALL(attn_plan_describe, plan, words, sizeof words, &needed, NULL) == ATTN_OK && needed > 1,
+      "words of the plan");
+  CALL(attn_plan_release, plan);
+  bind(op, session, inputs, outputs);
+  for (int i = 0; i < kHeadSize; ++i) expect(fabsf(y[i] - v[i]) == 0, "output of the binding");
+  CALL(attn_session_release, session);
+  CALL(attn_op_release, op);
 }
 
 int main(void) {
   const attn_api* api = NULL;
+  attn_error error = ATTN_ERROR_INIT;
   attn_context_desc desc = ATTN_CONTEXT_DESC_INIT;
   attn_context* context = NULL;
   desc.flags = ATTN_CONTEXT_IGNORE_ENVIRONMENT;
-  expect(attn_get_api(ATTN_ABI_VERSION, &api, NULL) == ATTN_OK, "table");
+  if (CALL(attn_get_api, ATTN_ABI_VERSION, &api, &error) != ATTN_OK || api == NULL) {
+    printf("failed: no table: %s\n", error.message);
+    return 2;
+  }
   expect(api->struct_size >= sizeof(attn_api), "the table is at least the client's");
-  expect(api->context_create(&desc, &context, NULL) == ATTN_OK, "context");
+  expect(api->context_create(&desc, &context, NULL) == ATTN_OK, "context of the table");
+  api->context_release(context);
+  context = NULL;
+  if (CALL(attn_context_create, &desc, &context, &error) != ATTN_OK) {
+    printf("failed: no context: %s\n", error.message);
+    return 2;
+  }
   OUT_STRUCT(attn_context_info, info);
-  expect(attn_context_get_info(context, &info.value, NULL) == ATTN_OK, "context info");
+  expect(CALL(attn_context_get_info, context, &info.value, NULL) == ATTN_OK, "context info");
   expect_guard(info.guard, "attn_context_info");
   introspect();
   fail_once();
   run(context);
-  attn_context_release(context);
+  expect(CALL(attn_context_trim, context, NULL) == ATTN_OK, "trim");
+  CALL(attn_context_release, context);
   return failures == 0 ? 0 : 1;
 }

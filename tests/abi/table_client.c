@@ -15,8 +15,7 @@ typedef attn_status (*get_api_function)(uint32_t, const struct attn_api**, attn_
 
 int main(int argc, char** argv) {
   void* library = argc == 3 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-  void* symbol = library == NULL ? NULL : dlsym(library, "forged_get_api");
-  if (library != NULL && symbol == NULL) symbol = dlsym(library, "attn_get_api");
+  void* symbol = library == NULL ? NULL : dlsym(library, "attn_get_api");
   if (symbol == NULL) {
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): of one thread */
     printf("no library: %s\n", argc == 3 ? dlerror() : "usage: table_client LIBRARY MINIMUM_ABI");

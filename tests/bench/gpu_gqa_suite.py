@@ -104,9 +104,9 @@ def _check(torch, case, memory, ours, graph, rotary):
         tensor.fill_(float("nan"))
     graph.replay()
     torch.cuda.synchronize()
-    bits, text = ours.session.poll_faults()
-    if bits:
-        raise RuntimeError(f"the device reports: {text}")
+    faults = ours.session.poll_faults()
+    if faults:
+        raise RuntimeError(f"the device reports: {faults.text}")
     if case.phase == "decode":
         error = gpu_reference.decode_error(torch, case, memory, turn, rotary)
     else:

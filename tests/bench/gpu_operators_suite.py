@@ -128,9 +128,9 @@ def _measure(torch, case, options):
     limit = middle[peer] * factor if factor else None
     if name.startswith("LinearAttention 8192"):
         limit = ORT_LINEAR_US
-    bits, text = call.binding.session.poll_faults()
-    if bits:
-        raise RuntimeError(f"the device reports: {text}")
+    faults = call.binding.session.poll_faults()
+    if faults:
+        raise RuntimeError(f"the device reports: {faults.text}")
     return {"case": name, "metric": "time", "unit": "us", "ours": middle[_OURS],
             "peers": {who: value for who, value in middle.items() if who != _OURS},
             "limit": limit, "bar": limit is not None, "failures": {}, "engine": call.engine,

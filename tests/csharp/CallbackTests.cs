@@ -23,14 +23,18 @@ static partial class Tests {
 
     private static float Next(Random random) { return (float)random.NextDouble() - 0.5f; }
 
-    public float[] Run(Op op, Session session) {
+    public Arguments Call() {
       var last = Enumerable.Repeat(Keys - 1, Batch).ToArray();
-      using (var call = new Arguments()
-                 .Input(0, Tensor.Of(query_, Batch, 1, 4 * Size))
-                 .InPlace(3, 1, Tensor.Of(keys_, Batch, 1, Keys, Size))
-                 .InPlace(4, 2, Tensor.Of(values_, Batch, 1, Keys, Size))
-                 .Input(5, Tensor.Of(last, Batch)).Input(6, Tensor.Of(new[] { Keys }))
-                 .Output(0, Tensor.Of(Out, Batch, 1, 2 * Size)))
+      return new Arguments()
+          .Input(0, Tensor.Of(query_, Batch, 1, 4 * Size))
+          .InPlace(3, 1, Tensor.Of(keys_, Batch, 1, Keys, Size))
+          .InPlace(4, 2, Tensor.Of(values_, Batch, 1, Keys, Size))
+          .Input(5, Tensor.Of(last, Batch)).Input(6, Tensor.Of(new[] { Keys }))
+          .Output(0, Tensor.Of(Out, Batch, 1, 2 * Size));
+    }
+
+    public float[] Run(Op op, Session session) {
+      using (var call = Call())
       using (var plan = op.Prepare(call)) {
         plan.Execute(session, call);
       }

@@ -17,7 +17,7 @@ enum class Keys : uint8_t {
   kCapacitySeparate,  // the same into another buffer
   kFrozen,            // a full buffer in place: the mask tells the length
 };
-enum class Masks : uint8_t { kNone, kBool, kFloat, kScalar };
+enum class Masks : uint8_t { kNone, kBool, kFloat, kScalar, kFloat32 };
 
 // Everything about a case but its numbers.
 struct Form {
@@ -129,7 +129,11 @@ class Builder {
   }
 
   void add_mask() {
-    const Type type = f_.mask == Masks::kBool ? Type::kBool : f_.type;
+    const Type type = f_.mask == Masks::kBool      ? Type::kBool
+                      : f_.mask == Masks::kFloat32 ? Type::kFloat32
+                                                   : f_.type;
+    // What 16 bits do not hold beside the whole quarters.
+    const double fine = f_.mask == Masks::kFloat32 ? 1.0 / 4096 : 0;
     const size_t block = case_.memory(type, f_.mask_shape);
     const View& mask = case_.view(block);
     for (int64_t i = 0; i < mask.elements(); ++i) {
@@ -137,7 +141,7 @@ class Builder {
       if (f_.mask == Masks::kBool) {
         mask.set_linear(i, shown ? 1 : 0);
       } else {
-        const double bias = static_cast<double>(random_.between(-12, 12)) * 0.25;
+        const double bias = static_cast<double>(random_.between(-12, 12)) * 0.25 + fine;
         mask.set_linear(i, shown ? bias : -std::numeric_limits<double>::infinity());
       }
     }
@@ -400,6 +404,18 @@ std::vector<Form> forms() {
        .kv_heads = 1,
        .size = 16,
        .v_size = 16,
+       .causal = true},
+      {.name = "attention_float32_mask_float16",
+       .about = "a float32 mask beside 16-bit tensors",
+       .type = f16,
+       .mask = Masks::kFloat32,
+       .mask_shape = {3, 5}},
+      {.name = "attention_float32_mask_bfloat16",
+       .about = "the same in bfloat16, a mask for each head, causal",
+       .type = bf16,
+       .rows = 5,
+       .mask = Masks::kFloat32,
+       .mask_shape = {2, 4, 5, 5},
        .causal = true},
   };
 }

@@ -496,6 +496,15 @@ std::vector<Form> forms() {
        .rows = 2,
        .plan = true,
        .engine = "generic"},
+      {.name = "gqa_bias_float16",
+       .about = "a bias of 16 bits that is broadcast over the batch",
+       .type = f16,
+       .rows = 3,
+       .bias_width = 14},
+      {.name = "gqa_bias_bfloat16",
+       .about = "the same in bfloat16, one token",
+       .type = bf16,
+       .bias_width = 14},
   };
 }
 

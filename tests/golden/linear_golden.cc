@@ -186,6 +186,11 @@ void add_linear(std::vector<GoldenCase>& cases) {
        .size = 4,
        .v_size = 4,
        .strided = true},
+      {.name = "linear_standard_bfloat16",
+       .about = "ai.onnx 27, a state of its own type",
+       .type = bf16,
+       .state = bf16,
+       .standard = true},
   };
   uint64_t seed = 400;
   for (const Form& form : forms) cases.push_back(Builder(form, ++seed).build());

@@ -1,11 +1,12 @@
 """Every function of the C interface is used by the layer of each language above it.
 
-The functions are those of src/api/api_list.inc. A language's layer is its hand-written sources; of
-Python, whose layer is built by SWIG, the module that SWIG wrote. What a language leaves to C on
-purpose stands in LEFT_TO_C.
+The functions are those of src/api/api_list.inc. A language's layer is its hand-written sources, and
+what SWIG writes of every function by itself is none of it; words in comments and texts do not
+count. What a language leaves to C on purpose stands in LEFT_TO_C.
 """
 
 import argparse
+import ast
 import re
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENTRY = re.compile(r"^ATTN_(?:ENTRY|API|HOST_API)\((\w+)\)", re.M)
 
+SWIG = ROOT / "bindings/swig/attn_c.i"
 LAYERS = {
     "C++": ["include/*.hpp"],
+    "Python": ["bindings/python/attn_c/*.py"],
     "C#": ["bindings/csharp/AttnC/**/*.cs"],
     "Rust": ["bindings/rust/attn-c/src/**/*.rs"],
 }
@@ -27,10 +30,29 @@ def functions():
     return ENTRY.findall((ROOT / "src/api/api_list.inc").read_text(encoding="utf-8"))
 
 
-def text_of(patterns):
-    """The sources of one layer, in one text; empty where it is not there."""
-    paths = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
-    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+def c_like(text):
+    """C++, C# or Rust without comments and texts."""
+    skipped = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
+    return re.sub(skipped, " ", text, flags=re.S)
+
+
+def python_names(text):
+    """The names that Python code uses: comments and texts are none."""
+    tree = ast.parse(text)
+    names = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return names + [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+
+
+def layer_of(language):
+    """The names that a layer uses, in one text; empty where it is not there."""
+    paths = sorted(path for pattern in LAYERS[language] for path in ROOT.glob(pattern))
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    if language != "Python":
+        return "\n".join(c_like(text) for text in texts)
+    # The handles' objects release them.
+    released = re.findall(r"^ATTN_HANDLE\((\w+)\)", SWIG.read_text(encoding="utf-8"), re.M)
+    return " ".join([*(name for text in texts for name in python_names(text)),
+                     *(f"{handle}_release" for handle in released)])
 
 
 def missing(names, text, left):
@@ -41,12 +63,10 @@ def missing(names, text, left):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("language", choices=[*LAYERS, "Python"])
-    parser.add_argument("files", nargs="*", type=Path, help="the layer, where it is generated")
+    parser.add_argument("language", choices=LAYERS)
     options = parser.parse_args()
     names = functions()
-    text = "\n".join(path.read_text(encoding="utf-8") for path in options.files)
-    text = text or text_of(LAYERS[options.language])
+    text = layer_of(options.language)
     left = LEFT_TO_C.get(options.language, set())
     findings = missing(names, text, left)
     for name in findings:

@@ -1,4 +1,4 @@
-"""Ten thousand rounds of create, bind, execute and release in Python, a thousand of which fail on
+"""Ten thousand rounds of create, bind, execute and release in Python, and a thousand that fail on
 the way: the library's counters return to where they were, and the process does not grow.
 """
 
@@ -13,7 +13,7 @@ import attn_c
 ROUNDS = 10_000
 ERROR_EVERY = 10
 MAX_GROWTH = 1 << 20  # bytes, over the second half
-LIVE = ("plans_live", "ops_live", "sessions_live", "bindings_live")
+LIVE = ("plans_live", "ops_live", "sessions_live", "bindings_live", "scratch_bytes")
 
 
 def resident_bytes():
@@ -32,8 +32,13 @@ class Round:
         self.failures = 0
 
     def run(self, number):
-        """One round; every tenth has a length that execute refuses."""
-        wrong = number % ERROR_EVERY == 0
+        """One round, and with every tenth another that has a length which execute refuses."""
+        if number % ERROR_EVERY == 0:
+            self.once(number, True)
+        self.once(number, False)
+
+    def once(self, number, wrong):
+        """One round."""
         op = self.context.op("com.microsoft", "GroupQueryAttention", label=f"round {number}",
                              num_heads=2, kv_num_heads=1)
         inputs = {"query": self.packed, "seqlens_k": np.array([9 if wrong else 2], np.int32),
@@ -50,6 +55,8 @@ class Round:
         except attn_c.InvalidArgument as error:
             assert wrong and "seqlens_k" in str(error), error
             self.failures += 1
+            return
+        assert not wrong, "a length that is wrong was accepted"
 
 
 def main():
@@ -61,16 +68,18 @@ def main():
         gc.collect()
 
     half(0, 100)
+    rounds.context.trim()
     before = rounds.context.stats
     half(100, ROUNDS // 2)
     middle = resident_bytes()
     half(ROUNDS // 2, ROUNDS)
     growth = resident_bytes() - middle
+    rounds.context.trim()
     after = rounds.context.stats
     changed = [f"{name}: {getattr(before, name)} at the start, {getattr(after, name)} at the end"
                for name in LIVE if getattr(before, name) != getattr(after, name)]
-    print(f"{ROUNDS} rounds, {rounds.failures} of them with an error; {growth} bytes of growth in "
-          f"the second half; {after.executions} executions")
+    print(f"{ROUNDS} rounds and {rounds.failures} with an error; {growth} bytes of growth in the "
+          f"second half; {after.executions} executions")
     for text in changed:
         print(f"FAILED {text}")
     good = not changed and growth < MAX_GROWTH and rounds.failures == ROUNDS // ERROR_EVERY

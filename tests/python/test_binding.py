@@ -1,11 +1,13 @@
 """Bindings: the caller's memory executed again and again."""
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
 
 import attn_c
+from attn_c import native
 from conftest import assert_close, decode, expected, prompt
 
 
@@ -154,6 +156,111 @@ def test_a_closed_binding_says_so(ctx, op):
     for use in (binding.execute, binding.prepare, binding.describe, binding.capture_support):
         with pytest.raises(attn_c.InvalidArgument, match="closed"):
             use()
+
+
+class Own:
+    """An object that exports memory which nobody else holds, and tells when it goes."""
+
+    def __init__(self, size):
+        self.size = size
+        self.memory = None
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **keywords):
+        room = np.zeros(self.size + 256, np.uint8)
+        begin = -room.ctypes.data % 256
+        self.memory = weakref.ref(room)
+        return room[begin:begin + self.size].__dlpack__(**keywords)
+
+
+@pytest.mark.parametrize("way", ["binding", "plan", "pool"])
+def test_a_workspace_lives_until_execute_returns(op, way, monkeypatch):
+    """Seen from inside of the execute, where the library has no more than an address."""
+    inputs = prompt(tokens=64)
+    output = np.empty_like(inputs["query"])
+    plan = op.prepare(inputs, {"output": output})
+    own = Own(max(plan.info.workspace_bytes, 1))
+    seen = []
+
+    def watch(module, name):
+        real = getattr(module, name)
+
+        def call(*arguments):
+            gc.collect()
+            seen.append(own.memory() is not None)
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, call)
+
+    watch(native, "attn_binding_execute")
+    watch(attn_c._plan, "_execute_by_name")
+    if way == "binding":
+        with op.bind(None, inputs, {"output": output}) as binding:
+            binding.execute(workspace=own, prepare=True)
+    else:
+        session = op.context.session() if way == "plan" else None
+        plan.execute(inputs, {"output": output}, workspace=own, session=session)
+    assert seen == [True]
+    assert own.memory() is None
+    assert_close(output, expected(inputs, 64)["output"])
+
+
+@pytest.mark.parametrize("value", [[0] * 4096, 5, range(4096), "room", b"room"])
+def test_numbers_are_no_workspace(op, value):
+    with pytest.raises(attn_c.InvalidArgument, match="'layer 0': workspace: expected an array"):
+        op.bind().execute(workspace=value)
+
+
+def test_arrays_live_until_an_execute_of_another_thread_returns(op, monkeypatch):
+    """Closed in the middle: the arrays go when the execute has returned, and not before."""
+    inputs = prompt()
+    watch = weakref.ref(inputs["query"])
+    binding = op.bind(None, inputs, {"output": np.empty_like(inputs["query"])})
+    binding.prepare()
+    del inputs
+    real, alive = native.attn_binding_execute, []
+
+    def execute(*arguments):
+        binding.close()
+        gc.collect()
+        alive.append(watch() is not None)
+        return real(*arguments)
+
+    monkeypatch.setattr(native, "attn_binding_execute", execute)
+    binding.execute()
+    gc.collect()
+    assert alive == [True] and watch() is None
+
+
+def test_a_replaced_array_is_let_go(op):
+    inputs = prompt()
+    output = np.empty_like(inputs["query"])
+    watch = [weakref.ref(inputs["query"]), weakref.ref(output)]
+    with op.bind(None, inputs, {"output": output}) as binding:
+        other = prompt(seed=4)
+        binding.set_input("query", other["query"])
+        binding.set_output("output", np.empty_like(output))
+        inputs["query"] = other["query"]
+        del output
+        gc.collect()
+        assert [one() for one in watch] == [None, None]
+        binding.execute(prepare=True)
+
+
+def test_eager_is_passed_on(op, monkeypatch):
+    inputs = prompt()
+    output = np.empty_like(inputs["query"])
+    flags, real = [], native.attn_binding_execute
+    monkeypatch.setattr(native, "attn_binding_execute", lambda handle, desc: (
+        flags.append(desc.flags), real(handle, desc)))
+    with op.bind(None, inputs, {"output": output}) as binding:
+        binding.prepare()
+        binding.execute(eager=True)
+    assert flags == [native.ATTN_EXECUTE_EAGER]
+    op.prepare(inputs, {"output": output}).execute(inputs, {"output": output}, eager=True)
+    assert_close(output, expected(inputs, 5)["output"])
 
 
 def test_a_session_of_another_context_is_refused(op):

@@ -37,7 +37,7 @@ def test_scores_come_where_the_attribute_asks(ctx):
 def test_attributes_of_every_kind(ctx):
     inputs = prompt()
     op = ctx.op("com.microsoft", "GroupQueryAttention", num_heads=np.int64(HEADS),
-                kv_num_heads=KV_HEADS, scale=np.float32(0.25), softcap=2, causal=True,
+                kv_num_heads=KV_HEADS, scale=np.float32(0.25), softcap=2, causal=1,
                 k_quant_type="NONE")
     want = expected(inputs, 5, scale=0.25, softcap=2.0)
     assert_close(op(**inputs).output, want["output"])

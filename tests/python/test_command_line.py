@@ -1,9 +1,11 @@
 """python -m attn_c: what it prints, its JSON, and its exit codes."""
 
+import argparse
 import builtins
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -64,6 +66,21 @@ def test_verify_without_a_device_says_so():
     assert "libcuda" in run("verify", "--device", "cuda", "--suite", "node", code=2)
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "", "cpu:1"])
+def test_verify_of_an_unknown_device_is_refused(device):
+    text = run("verify", "--device", device, "--suite", "golden", code=2)
+    assert "device" in text and "golden is skipped" in text
+
+
+def test_verify_says_what_it_skips():
+    if any(one.available and one.device_type == 2 for one in attn_c.devices()):
+        text = run("verify", "--device", "cuda", "--suite", "golden", code=2)
+        assert "golden cases skipped" in text and "nothing was run" in text
+    else:
+        text = run("verify", "--device", "cuda", code=2)
+        assert "every case of golden and node is skipped: no CUDA driver" in text
+
+
 def test_a_golden_case_that_fails_is_reported(tmp_path, ctx):
     for suffix in ("json", "bin"):
         data = bytearray((_golden.FOLDER / f"rotary_float32.{suffix}").read_bytes())
@@ -90,6 +107,38 @@ def test_bench_measures_both_ways_beside_numpy(tmp_path):
         assert row["ours"] > 0 and row["unit"] == "us" and row["peers"]["numpy"] > 0
 
 
+@pytest.mark.parametrize("arguments, words", [
+    (["--threads", "-1"], "--threads: expected 0"), (["--threads", "x"], "--threads: expected 0"),
+    (["--json", "/nowhere/x"], "--json: expected a file that can be written to; got '/nowhere/x'"),
+    (["--json", "/"], "--json: expected a file"), (["--cases", "/nowhere"], "/nowhere"),
+    (["--cases", "/"], "directory")])
+def test_bench_refuses_before_it_measures(arguments, words):
+    assert words in run("bench", *arguments, code=2)
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "there are no cases"), ("bad", "line 1: expected phase=, heads="),
+    ("\nphase=decode heads=x size=8 batch=1 tokens=4", "line 2: heads: expected numbers from 1"),
+    ("phase=decode heads=3/2 size=8 batch=1 tokens=4", "line 1: heads: expected a number, or N/M"),
+    ("phase=decode heads=1 size=0 batch=1 tokens=4", "size: expected numbers from 1"),
+    ("phase=decode heads=1 size=8 batch=-1 tokens=4", "batch: expected numbers from 1"),
+    ("phase=decode heads=1 size=8 batch=1 tokens=4,", "tokens: expected numbers from 1"),
+    ("\0", "line 1: expected")])
+def test_cases_are_read_in_words(tmp_path, text, words):
+    cases = tmp_path / "cases.txt"
+    cases.write_text(text)
+    options = argparse.Namespace(plot=None, json=None, cases=str(cases), suite="host")
+    with pytest.raises(ValueError, match=re.escape(words)):
+        _bench._checked_cases(options)
+
+
+def test_bench_refuses_pictures_that_it_cannot_draw(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib draws")
+    for name, words in ((tmp_path / "x.foo", "--plot: expected a file called .*.png"),
+                        (tmp_path / "no" / "x.png", "--plot: expected a file that can be")):
+        assert re.search(words, run("bench", "--plot", str(name), code=2))
+
+
 def test_bench_draws(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib draws")
     target = tmp_path / "numbers.png"
@@ -113,6 +162,15 @@ def test_doctor_finds_nothing_wrong_or_says_what(monkeypatch):
     assert states["library"] == states["CPU"] == "ok"
     assert all(one["mend"] for one in findings if one["state"] == "problem")
     assert "attn_c doctor" in run("doctor")
+
+
+@pytest.mark.parametrize("path, words", [
+    ("/nowhere/libattn_c.so", "which cannot be loaded"), ("libm.so.6", "no library of attn_c")])
+def test_doctor_finds_that_the_named_library_is_none(path, words):
+    finding = json.loads(run("doctor", "--json", code=1, ATTN_C_LIBRARY=path))["findings"][0]
+    assert (finding["what"], finding["state"]) == ("library", "problem")
+    assert words in finding["found"] and "unset ATTN_C_LIBRARY" in finding["mend"]
+    assert "ImportError: ATTN_C_LIBRARY is" in run("info", code=1, ATTN_C_LIBRARY=path)
 
 
 def test_doctor_finds_a_gpu_that_cannot_be_used():

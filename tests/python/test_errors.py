@@ -158,6 +158,93 @@ def test_null_handles_are_refused_and_not_followed():
         native.attn_plan_execute(None, None, "inputs", None, None)
 
 
+def test_lists_that_are_none_are_empty(op):
+    query, prepare = native.attn_query_desc(), native.attn_prepare_desc()
+    for desc in (query, prepare):
+        desc.set_arguments(None, None)
+    support = native.attn_support()
+    native.attn_op_query(op.handle, query, support)
+    assert not support.supported and "absent" in support.reason
+    with pytest.raises(attn_c.InvalidArgument, match="absent"):
+        native.attn_op_prepare(op.handle, prepare)
+    desc = native.attn_op_desc()
+    desc.domain, desc.type, desc.version = *GQA, 1
+    desc.set_attributes(None)
+    with pytest.raises(attn_c.InvalidArgument, match="num_heads"):
+        native.attn_op_create(op.context.handle, desc)
+    arguments = native.ArgumentList()
+    arguments.add_tensor(0, None)
+    assert arguments.size() == 1
+
+
+@pytest.mark.parametrize("use", [
+    lambda: native.attn_tensor.extent(None, 0), lambda: native.attn_plan_info.baked_slot(None, 0),
+    lambda: native.ArgumentList.size(None), lambda: native.AttributeList.add_int(None, "a", 1),
+    lambda: native.attn_op_desc.set_attributes(None, None),
+    lambda: native.attn_query_desc.set_arguments(None, None, None),
+    lambda: native.attn_tensor.data.fget(None), lambda: native.attn_tensor.ndim.fset(None, 1),
+    lambda: native.capsule_of(None, None, True), lambda: native.described(None, None)])
+def test_methods_of_nothing_are_refused(use):
+    with pytest.raises(ValueError):
+        use()
+
+
+@pytest.mark.parametrize("arguments", [
+    (None, {}, ()), ({}, None, ()), ({}, {}, None), ({}, {}, ()), ({}, {}, (1, 2, 3, 4)),
+    ({}, {}, ({}, {}, None, None))])
+def test_calls_by_name_check_what_they_get(arguments):
+    with pytest.raises(TypeError, match="execute_by_name: expected dictionaries"):
+        native.execute_by_name(None, None, *arguments, None, None)
+
+
+@pytest.mark.parametrize("value", [True, np.True_, [True, False], [1, True]])
+def test_a_bool_is_no_number(ctx, value):
+    with pytest.raises(attn_c.InvalidArgument, match="attribute 'num_heads': expected"):
+        ctx.op(*GQA, num_heads=value, kv_num_heads=1)
+
+
+def test_numbers_in_arrays_without_axes_are_numbers(ctx):
+    assert ctx.op(*GQA, num_heads=np.array(4), kv_num_heads=np.array(2), scale=np.array(0.5))
+
+
+def test_names_may_be_bytes(ctx):
+    assert ctx.op(b"com.microsoft", b"GroupQueryAttention", **HEADS).info.type == GQA[1]
+
+
+@pytest.mark.parametrize("use", [
+    lambda ctx: attn_c.Context(None), lambda ctx: attn_c.Context(1), lambda ctx: attn_c.view([1]),
+    lambda ctx: ctx.empty(5), lambda ctx: ctx.empty("2"), lambda ctx: ctx.empty((2,), None),
+    lambda ctx: ctx.empty((2.5,)), lambda ctx: ctx.empty((2,)).copy_from(None),
+    lambda ctx: ctx.empty((2,)).copy_from("x"), lambda ctx: ctx.op(*GQA, version="1", **HEADS),
+    lambda ctx: ctx.op(None, GQA[1], **HEADS)])
+def test_values_of_the_wrong_type_are_the_librarys_errors(ctx, use):
+    with pytest.raises(attn_c.InvalidArgument, match="expected|unknown"):
+        use(ctx)
+
+
+def test_integers_of_numpy_in_a_tuple_are_no_type_and_shape(op):
+    want = op(**prompt()).output
+    lengths = (np.int32(4), np.int32(4))
+    assert np.array_equal(op(**dict(prompt(), seqlens_k=lengths)).output, want)
+
+
+def test_types_have_the_standards_names_too():
+    for info in attn_c.operators():
+        for slot in (*info.inputs, *info.outputs):
+            for name in slot.types:
+                assert attn_c._dtypes.code_of(name), name
+
+
+def test_outputs_that_have_no_memory_name_operator_and_output(op):
+    specs = {**SPECS, "query": np.broadcast_to(np.float32(0), (1 << 20, 1 << 20, 64)),
+             "key": np.broadcast_to(np.float32(0), (1 << 20, 1 << 20, 32)),
+             "value": np.broadcast_to(np.float32(0), (1 << 20, 1 << 20, 32)),
+             "seqlens_k": np.broadcast_to(np.int32(1 << 20), (1 << 20,)),
+             "total_sequence_length": 1 << 20}
+    with pytest.raises(attn_c.OutOfMemory, match="^GroupQueryAttention 'layer 0': output: no mem"):
+        op(outputs=["output"], **specs)
+
+
 def test_a_failed_call_leaves_outputs_alone(op):
     inputs = dict(prompt(), seqlens_k=np.array([7, 4], np.int32))
     output = np.full_like(inputs["query"], 3.0)

@@ -87,11 +87,14 @@ def test_stats_count_what_lives():
 
 def test_sessions_without_faults(ctx):
     session = ctx.session("a label")
-    assert session.poll_faults() == (0, "")
+    faults = session.poll_faults()
+    assert not faults and faults == attn_c.FaultInfo(0, "")
     session.clear_faults()
 
 
 def test_fault_texts():
+    assert attn_c.fault_text(0) == ""
+    assert attn_c.fault_text(1 | 32) == native.attn_fault_text(1 | 32, 4096)[0]
     text, needed = native.attn_fault_text(1 | 32, 4096)
     assert text.count("; ") == 1 and needed == len(text.encode()) + 1
     short, again = native.attn_fault_text(1 | 32, 8)

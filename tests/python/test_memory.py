@@ -1,6 +1,8 @@
 """attn_c.Tensor: memory that speaks DLPack, both ways; streams, and graphs that the CPU lacks."""
 
+import copy
 import gc
+import pickle
 import subprocess
 import sys
 import threading
@@ -124,10 +126,67 @@ def test_views_with_strides_and_offsets(op):
 
 
 def test_what_lies_outside_the_array_is_refused(op):
-    inputs = prompt()
-    beyond = attn_c.view(inputs["query"], shape=(2, 5, 64), byte_offset=4)
-    with pytest.raises(attn_c.InvalidArgument, match="query.*bytes"):
-        op(**{**inputs, "query": beyond})
+    """At once, and not only by calls: everybody may read it by DLPack."""
+    array = np.zeros((2, 5, 64), np.float32)
+    for beyond in ({"byte_offset": 4}, {"shape": (1 << 30,)}, {"dtype": "float64"},
+                   {"strides": (320, 64, 2)}, {"shape": (2, 2), "strides": (-1, 1)},
+                   {"shape": (2,), "strides": (640,)}):
+        with pytest.raises(attn_c.InvalidArgument, match="within the 2560 bytes that there are"):
+            attn_c.view(array, **beyond)
+    with pytest.raises(attn_c.InvalidArgument, match="within the 0 bytes"):
+        attn_c.view(np.zeros(0), shape=(1,))
+    with pytest.raises(attn_c.InvalidArgument, match="no negative sizes"):
+        attn_c.view(array, shape=(-1, 4))
+    assert attn_c.view(array, shape=(0, 1 << 40)).nbytes == 0
+    backwards = attn_c.view(array, shape=(640,), strides=(-1,), byte_offset=4 * 639)
+    assert backwards.address == array.ctypes.data + 4 * 639
+
+
+@pytest.mark.parametrize("name", ["dtype", "shape", "strides", "device", "read_only", "address",
+                                  "nbytes", "other"])
+def test_what_a_tensor_says_of_its_memory_stays_so(ctx, name):
+    tensor = ctx.empty((2, 3))
+    with pytest.raises(AttributeError):
+        setattr(tensor, name, (1 << 22,))
+    assert tensor.shape == (2, 3) and tensor.numpy().shape == (2, 3)
+
+
+def test_what_owns_memory_or_handles_is_not_copied(ctx, op):
+    objects = [ctx, op, ctx.session(), ctx.empty((2,)), ctx.empty((2,))._owner, ctx.stream(),
+               attn_c.Graph(), op.bind(), op.prepare(prompt())]
+    for thing in objects:
+        for make in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=f"a {type(thing).__name__} of attn_c cannot be"):
+                make(thing)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", "bfloat16"])
+def test_elements_of_the_other_byte_order_are_refused(ctx, op, dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes", reason="numpy alone has no bfloat16").bfloat16
+    foreign = np.dtype(dtype).newbyteorder(">")
+    array = np.ones((2, 5, 64)).astype(foreign)
+    tensor = ctx.empty(array.shape, foreign.newbyteorder("="))
+    plan = op.prepare(prompt(), ["output"])
+    y = np.zeros((2, 5, 64), np.float32)
+    spec = {**prompt(), "query": (foreign, (2, 5, 64))}
+    for use in (lambda: ctx.put(array), lambda: tensor.copy_from(array),
+                lambda: attn_c.view(array), lambda: ctx.empty((2,), foreign),
+                lambda: op(**{**prompt(), "query": array}), lambda: op.query(**spec),
+                lambda: op.bind(None, {"query": array}),
+                lambda: plan.execute({**prompt(), "query": array}, {"output": y},
+                                     session=ctx.session())):
+        with pytest.raises(attn_c.InvalidArgument, match="byte order"):
+            use()
+
+
+@pytest.mark.parametrize("stream", [0, -2, 7, "s"])
+def test_a_tensor_of_the_host_has_no_streams(ctx, stream):
+    tensor = ctx.empty((2,))
+    with pytest.raises(BufferError, match="stream: expected"):
+        tensor.__dlpack__(stream=stream)
+    tensor.__dlpack__(stream=-1)
+    tensor.__dlpack__(stream=None)
 
 
 @pytest.mark.parametrize("call, words", [
@@ -189,6 +248,16 @@ def test_streams_of_any_library(stream, handle):
     assert attn_c._streams.handle_of(stream) == handle
 
 
+@pytest.mark.parametrize("pair", [(), (1, 7), (0,), (0, 7, 7), 7, None, "ab"])
+def test_streams_of_another_protocol_are_refused(pair):
+    class Other:
+        def __cuda_stream__(self):
+            return pair
+
+    with pytest.raises(attn_c.InvalidArgument, match="__cuda_stream__"):
+        attn_c._streams.handle_of(Other())
+
+
 def test_what_is_no_stream_is_refused(op):
     inputs = prompt()
     with op.bind(None, inputs, {"output": np.empty_like(inputs["query"])}) as binding:
@@ -210,8 +279,11 @@ def test_the_stream_of_a_cpu_is_the_null_stream(ctx, op):
             binding.execute(stream)
         stream.synchronize()
     assert_close(output, expected(inputs, 5)["output"])
-    with pytest.raises(attn_c.InvalidArgument, match="closed"):
-        stream.synchronize()
+    for use in (stream.synchronize, stream.__cuda_stream__, lambda: stream.handle,
+                lambda: op(stream=stream, **inputs)):
+        with pytest.raises(attn_c.InvalidArgument, match="closed"):
+            use()
+    stream.close()
 
 
 def test_a_cpu_has_no_graphs(ctx):

@@ -74,5 +74,7 @@ def test_typed_layer_has_documentation():
 
 
 def test_unknown_library_is_an_error(tmp_path):
-    with pytest.raises(AssertionError, match="nowhere.so"):
+    with pytest.raises(AssertionError, match="ImportError: ATTN_C_LIBRARY is .*nowhere.so"):
         run("import attn_c", ATTN_C_LIBRARY=str(tmp_path / "nowhere.so"))
+    with pytest.raises(AssertionError, match="ImportError: .*libm.so.6, which is no library of"):
+        run("import attn_c", ATTN_C_LIBRARY="libm.so.6")

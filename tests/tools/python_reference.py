@@ -25,14 +25,15 @@ Made from the docstrings by `tests/tools/python_reference.py`; the guide is
     {summary}
 """
 GROUPS = {
-    "Contexts and sessions": ["Context", "ContextInfo", "ContextStats", "Session"],
+    "Contexts and sessions": ["Context", "ContextInfo", "ContextStats", "Session",
+                              "FaultInfo", "fault_text"],
     "Operators": ["Op", "Support", "Plan", "PlanInfo", "Binding"],
     "Memory, streams, graphs": ["Tensor", "TensorSpec", "view", "Stream", "Graph"],
     "What there is": ["version", "abi_version", "devices", "DeviceInfo", "operators",
                       "OperatorInfo", "SlotInfo", "AttributeInfo"],
-    "Errors": ["Error", "InvalidArgument", "Unsupported", "VersionMismatch", "Unavailable",
-               "NotPrepared", "CaptureConflict", "Busy", "OutOfMemory", "CompileFailed",
-               "DeviceFailed", "Fault", "Internal"]}
+    "Errors": ["Error", "InvalidArgument", "InvalidType", "Unsupported", "VersionMismatch",
+               "Unavailable", "NotPrepared", "CaptureConflict", "Busy", "OutOfMemory",
+               "CompileFailed", "DeviceFailed", "Fault", "Internal"]}
 
 
 class Kind(enum.Enum):

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "tools")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "tests/tools", "tests/native")]
 
 import c_reference  # noqa: E402
 import check_repository  # noqa: E402
+import check_wrapped  # noqa: E402
 import dev  # noqa: E402
 import dev_progress  # noqa: E402
 import dev_results  # noqa: E402
@@ -203,3 +204,23 @@ def test_every_public_name_of_a_header_has_words(tmp_path):
     _, sections = c_reference.read_header(path)
     bare = [text.split()[1] for text in c_reference.missing("header.h", sections)]
     assert bare == ["attn_bare", "ATTN_BARE", "attn_other", "attn_other.bare"]
+
+
+# ---- check_wrapped ------------------------------------------------------------------------------
+
+def test_only_code_uses_a_function():
+    source = '"""attn_one"""\nx = native.attn_two(attn_three, "attn_four")  # attn_five\n'
+    assert set(check_wrapped.python_names(source)) >= {"attn_two", "attn_three"}
+    assert not {"attn_one", "attn_four", "attn_five"} & set(check_wrapped.python_names(source))
+    text = check_wrapped.c_like(
+        'a(); // attn_one\nattn_two(); /* attn_three\n */ b("attn_four\\"");')
+    assert "attn_two" in text and "b(" in text
+    assert not any(word in text for word in ("attn_one", "attn_three", "attn_four"))
+
+
+def test_a_function_that_no_layer_uses_is_found():
+    names = [*check_wrapped.functions(), "no_such_function"]
+    for language in check_wrapped.LAYERS:
+        left = check_wrapped.LEFT_TO_C.get(language, set())
+        found = check_wrapped.missing(names, check_wrapped.layer_of(language), left)
+        assert found == ["no_such_function"], language

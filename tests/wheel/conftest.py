@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -60,19 +61,29 @@ def wheel(tmp_path_factory):
     return dev_wheel.build_wheel(pack=pack, target=tmp_path_factory.mktemp("dist"))
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+def oldest_numpy():
+    """The requirement for the oldest numpy that the wheel declares."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = next(one for one in project["project"]["dependencies"] if one.startswith("numpy"))
+    return declared.replace(">=", "==") + ".0"
+
+
+ENVIRONMENTS = [*((version, "numpy") for version in VERSIONS), (VERSIONS[0], oldest_numpy())]
+
+
+@pytest.fixture(scope="session", params=ENVIRONMENTS, ids="-".join)
 def installed(request, wheel, tmp_path_factory):
     """The Python of an environment that has numpy and the wheel, and not even pip."""
-    version = request.param
+    version, numpy = request.param
     python = find_python(version)
     if python is None:
         pytest.skip(f"Python {version} is not on this machine")
     folder = tmp_path_factory.mktemp(f"python{version}")
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
     inside = folder / "bin" / "python"
-    fetched = pip_install(inside, "numpy")
+    fetched = pip_install(inside, numpy)
     if fetched.returncode != 0:
-        pytest.skip(f"numpy for Python {version} cannot be fetched: "
+        pytest.skip(f"{numpy} for Python {version} cannot be fetched: "
                     f"{(fetched.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     done = pip_install(inside, "--no-index", wheel)
     assert done.returncode == 0, done.stderr

@@ -90,6 +90,22 @@ def test_it_runs_with_numpy_alone(installed):
     assert run(installed, "-c", code).splitlines() == ["['attn_c', 'numpy']", "8.0", "True"]
 
 
+def test_read_only_arrays_are_inputs(installed):
+    """numpy before 2.1 has no DLPack for them."""
+    code = ("import attn_c, numpy as np\n"
+            "ctx = attn_c.Context('cpu')\n"
+            "op = ctx.op('ai.onnx', 'Attention', 24)\n"
+            "x = np.ones((1, 1, 2, 4), np.float32)\n"
+            "x.setflags(write=False)\n"
+            "given, y = dict(Q=x, K=x, V=x), np.zeros_like(x)\n"
+            "op.prepare(given, ['Y']).execute(given, {'Y': y}, session=ctx.session())\n"
+            "op.bind(None, given, {'Y': y}).execute(prepare=True)\n"
+            "print(op(**given).Y.sum(), y.sum())\n"
+            "try: op(out={'Y': x}, **given)\n"
+            "except attn_c.InvalidArgument as error: print('read-only' in str(error))\n")
+    assert run(installed, "-c", code).splitlines() == ["8.0 8.0", "True"]
+
+
 def test_its_own_library_is_used(installed):
     code = ("import attn_c, pathlib\n"
             "inside = str(pathlib.Path(attn_c.__file__).parent)\n"

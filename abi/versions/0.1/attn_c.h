@@ -55,26 +55,26 @@ extern "C" {
 
 /* Version of this header: the ABI that a client compiled from it may ask for. High 16 bits: major,
  * 0 until the ABI is frozen at 1.0; low 16 bits: minor, which counts additions. */
-#define ATTN_ABI_VERSION ((uint32_t)0x00000001u)
+#define ATTN_ABI_VERSION 0x00000001u
 #define ATTN_VERSION_STRING "0.1.0"
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
 /* Values that a client does not know are failures. */
 typedef int32_t attn_status;
-#define ATTN_OK ((attn_status)0)
-#define ATTN_INVALID_ARGUMENT ((attn_status)1) /* the caller's mistake */
-#define ATTN_UNSUPPORTED ((attn_status)2)      /* a legal request that no engine serves */
-#define ATTN_VERSION ((attn_status)3)          /* ABI or struct newer than the library */
-#define ATTN_UNAVAILABLE ((attn_status)4)      /* no driver, device or compiler library */
-#define ATTN_NOT_PREPARED ((attn_status)5)     /* no plan fits the call; prepare first */
-#define ATTN_CAPTURE ((attn_status)6)          /* not possible while the stream captures */
-#define ATTN_BUSY ((attn_status)7)             /* a one-at-a-time object is in use elsewhere */
-#define ATTN_OUT_OF_MEMORY ((attn_status)8)
-#define ATTN_COMPILE ((attn_status)9)   /* a kernel did not compile */
-#define ATTN_DEVICE ((attn_status)10)   /* the driver or device reported an error */
-#define ATTN_FAULT ((attn_status)11)    /* the session is poisoned; not returned by this version */
-#define ATTN_INTERNAL ((attn_status)12) /* a defect of the library */
+#define ATTN_OK 0
+#define ATTN_INVALID_ARGUMENT 1 /* the caller's mistake */
+#define ATTN_UNSUPPORTED 2      /* a legal request that no engine serves */
+#define ATTN_VERSION 3          /* ABI or struct newer than the library */
+#define ATTN_UNAVAILABLE 4      /* no driver, device or compiler library */
+#define ATTN_NOT_PREPARED 5     /* no plan fits the call; prepare first */
+#define ATTN_CAPTURE 6          /* not possible while the stream captures */
+#define ATTN_BUSY 7             /* a one-at-a-time object is in use elsewhere */
+#define ATTN_OUT_OF_MEMORY 8    /* memory of the host or the device */
+#define ATTN_COMPILE 9          /* a kernel did not compile */
+#define ATTN_DEVICE 10          /* the driver or device reported an error */
+#define ATTN_FAULT 11           /* the session is poisoned; not returned by this version */
+#define ATTN_INTERNAL 12        /* a defect of the library */
 
 /* attn_error.native_domain: whose code stands in native_code. */
 #define ATTN_DOMAIN_NONE 0u
@@ -115,20 +115,20 @@ typedef struct attn_binding attn_binding; /* an op's tensors tied to a session; 
 #define ATTN_DEVICE_CUDA_HOST 3     /* pinned host memory */
 #define ATTN_DEVICE_CUDA_MANAGED 13 /* managed memory */
 
-#define ATTN_DTYPE_INT 0
-#define ATTN_DTYPE_UINT 1
-#define ATTN_DTYPE_FLOAT 2
-#define ATTN_DTYPE_BFLOAT 4
-#define ATTN_DTYPE_BOOL 6 /* one byte an element, zero is false */
+#define ATTN_DTYPE_INT 0    /* signed, two's complement */
+#define ATTN_DTYPE_UINT 1   /* unsigned */
+#define ATTN_DTYPE_FLOAT 2  /* IEEE 754 */
+#define ATTN_DTYPE_BFLOAT 4 /* bfloat16 */
+#define ATTN_DTYPE_BOOL 6   /* one byte an element, zero is false */
 
 /* An element type with DLPack's codes. Frozen. */
 typedef struct attn_dtype {
-  uint8_t code;
-  uint8_t bits;
+  uint8_t code;   /* ATTN_DTYPE_... */
+  uint8_t bits;   /* of an element */
   uint16_t lanes; /* 1 */
 } attn_dtype;
 
-#define ATTN_MAX_RANK 8
+#define ATTN_MAX_RANK 8 /* axes that a tensor may have */
 
 /* attn_tensor.flags */
 #define ATTN_TENSOR_READ_ONLY 1u /* may not be bound as an output */
@@ -139,10 +139,10 @@ typedef struct attn_dtype {
  * data + byte_offset + size * sum(i_k * strides[k]). */
 typedef struct attn_tensor {
   uint32_t struct_size;
-  uint32_t flags;      /* ATTN_TENSOR_... */
-  int32_t device_type; /* ATTN_DEVICE_...; without data 0 is the context's */
-  int32_t device_id;   /* 0 for host memory */
-  attn_dtype dtype;
+  uint32_t flags;                 /* ATTN_TENSOR_... */
+  int32_t device_type;            /* ATTN_DEVICE_...; without data 0 is the context's */
+  int32_t device_id;              /* 0 for host memory */
+  attn_dtype dtype;               /* of an element */
   int32_t ndim;                   /* 0..8 */
   int64_t shape[ATTN_MAX_RANK];   /* elements; in queries and inference -1 is "any" */
   int64_t strides[ATTN_MAX_RANK]; /* elements; 0 and negative are legal on inputs. All zero are
@@ -164,11 +164,11 @@ typedef struct attn_arg {
 
 /* An output that shares an input's memory, said before any memory is bound. Frozen. */
 typedef struct attn_alias {
-  uint32_t input_slot;
-  uint32_t output_slot;
+  uint32_t input_slot;  /* whose memory is shared */
+  uint32_t output_slot; /* that lies there too */
 } attn_alias;
 
-#define ATTN_SLOT_EXTENSION 0x1000u
+#define ATTN_SLOT_EXTENSION 0x1000u /* slots from here on are this library's, no standard's */
 /* Output of every softmax operator: log-sum-exp of the scores, float32, natural logarithm, without
  * sink and smooth term. Shape (B, Hq, S), or (Hq, tokens) where tokens are packed. */
 #define ATTN_SLOT_LOG_SUM_EXP 0x1000u
@@ -183,14 +183,29 @@ typedef struct attn_alias {
  * around it included, as far as its struct says; a session or binding that this call works with is
  * ATTN_BUSY meanwhile. release_user comes when the context is gone: it may call what needs none. */
 
-#define ATTN_MEMORY_HOST 1u
-#define ATTN_MEMORY_DEVICE 2u
-#define ATTN_MEMORY_PINNED 4u
+#define ATTN_MEMORY_HOST 1u   /* the host's */
+#define ATTN_MEMORY_DEVICE 2u /* the device's */
+#define ATTN_MEMORY_PINNED 4u /* the host's, pinned for the device */
 
-/* Memory for scratch of sessions, of `bytes` at an address that is a multiple of `alignment` (a
- * power of 2). `kind` is one of ATTN_MEMORY_..., `stream` the one that device memory is ordered on.
- * `allocate` returns null when there is none (ATTN_OUT_OF_MEMORY). Called from any thread inside a
- * call. This version asks for host memory, on the CPU.
+/* Memory of sessions: scratch, and on a CUDA device the words of their faults. `allocate` gives
+ * `bytes` of a `kind` ATTN_MEMORY_... at an address that is a multiple of `alignment` (a power of
+ * 2), or null where there is none (ATTN_OUT_OF_MEMORY). Both are called from any thread inside a
+ * call.
+ *
+ * HOST, on the CPU: scratch. DEVICE, on a CUDA device: scratch, asked for inside an execute with
+ * its `stream` (null: the default one), where it is used first; later uses are ordered behind, as
+ * the session's executions are, so that cuMemAllocAsync and caching allocators serve. And a little
+ * over 64 KiB when a session is created, with a null stream, to be usable at once on every stream.
+ * PINNED, on a CUDA device: then too, a few bytes that the device can address (cuMemHostAlloc,
+ * cudaMallocHost). The device's CUDA context is current and the thread's capture mode is relaxed
+ * meanwhile.
+ *
+ * `deallocate` gets what allocate gave with its size. A stream that is not null is that of the
+ * execute which replaces the memory by more: what used it is behind that stream, as the session's
+ * executions are. Outside of an execute (prepare, trim, creation of a session, release of the
+ * context) the stream is null and work that used the memory may still run: free it as cuMemFree
+ * does, or behind the streams that the session ran on. Memory that a graph holds comes back after
+ * the graph; where the context goes first it never does, and release_user must leave it alone.
  *
  * Both may call every function; an execute on another session asks for that session's scratch in
  * turn. `deallocate` may come from a release function that lets go of the last session: the context
@@ -204,10 +219,10 @@ typedef struct attn_allocator {
   void (*deallocate)(void* user, uint32_t kind, void* memory, uint64_t bytes, void* stream);
 } attn_allocator;
 
-#define ATTN_LOG_DEBUG 1
-#define ATTN_LOG_INFO 2
-#define ATTN_LOG_WARNING 3
-#define ATTN_LOG_ERROR 4
+#define ATTN_LOG_DEBUG 1   /* for those who look for a defect */
+#define ATTN_LOG_INFO 2    /* what was done */
+#define ATTN_LOG_WARNING 3 /* what may be unwanted */
+#define ATTN_LOG_ERROR 4   /* what went wrong */
 
 /* Receives the library's log lines, terminated and without a newline; without it there is no log.
  * Called from any thread inside a call, from several at once.
@@ -238,7 +253,7 @@ typedef struct attn_executor {
   uint32_t reserved;
   void* user;
   void (*release_user)(void* user);
-  int32_t (*concurrency)(void* user); /* threads that it may use, at least 1; asked once */
+  int32_t (*concurrency)(void* user); /* threads that it may use, asked once; below 1 is 1 */
   void (*parallel_for)(void* user, int32_t count, void (*task)(void* task_context, int32_t index),
                        void* task_context);
 } attn_executor;
@@ -250,9 +265,9 @@ typedef struct attn_device_info {
   uint32_t struct_size;
   uint32_t available;  /* 1: a context can be made; 0: `reason` says why not */
   int32_t device_type; /* for attn_context_desc, as device_id */
-  int32_t device_id;
-  char name[128];
-  char reason[1024]; /* with every place that was tried; empty where available */
+  int32_t device_id;   /* among the devices of its type */
+  char name[128];      /* for people */
+  char reason[1024];   /* with every place that was tried; empty where available */
 } attn_device_info;
 
 #define ATTN_CONTEXT_IGNORE_ENVIRONMENT 1u /* no ATTN_C_... variable counts */
@@ -275,47 +290,47 @@ typedef struct attn_context_desc {
   const char* nvrtc_path;  /* CUDA: libnvrtc, null = search */
   const char* cache_folder;        /* kernels' disk cache, null = the default folder */
   uint64_t cache_limit_bytes;      /* of the disk cache, 0 = 256 MiB */
-  const attn_allocator* allocator; /* the structs are copied */
-  const attn_logger* logger;
-  const attn_executor* executor; /* CPU: instead of the library's pool */
+  const attn_allocator* allocator; /* of scratch; the structs are copied */
+  const attn_logger* logger;       /* null: there is no log */
+  const attn_executor* executor;   /* CPU: instead of the library's pool */
 } attn_context_desc;
 
 /* What a context runs on. Texts live as long as the context; what does not apply is empty. */
 typedef struct attn_context_info {
   uint32_t struct_size;
-  int32_t device_type;
-  int32_t device_id;
-  int32_t thread_count; /* CPU: threads of one execute */
-  const char* device_name;
+  int32_t device_type;        /* ATTN_DEVICE_... */
+  int32_t device_id;          /* among the devices of its type */
+  int32_t thread_count;       /* CPU: threads of one execute */
+  const char* device_name;    /* for people */
   const char* architecture;   /* CPU: "x86-64"; CUDA: "sm_90" */
   const char* simd_level;     /* CPU: in use */
   const char* simd_levels;    /* CPU: all that this machine has, best first, joined with "," */
   const char* engines;        /* names that may be forced, joined with "," */
   const char* driver_version; /* CUDA, as all that follow: "13.0" */
-  const char* driver_path;
-  const char* nvrtc_version; /* empty where none can be opened: ready kernels alone serve then */
-  const char* nvrtc_path;
-  const char* cache_folder; /* of the kernels' disk cache; empty where it is off */
-  const char* uuid;
-  const char* pci_id;
+  const char* driver_path;    /* libcuda, as it was opened */
+  const char* nvrtc_version;  /* empty where none can be opened: ready kernels alone serve then */
+  const char* nvrtc_path;     /* as it was opened */
+  const char* cache_folder;   /* of the kernels' disk cache; empty where it is off */
+  const char* uuid;           /* the device's */
+  const char* pci_id;         /* the device's address on the bus */
 } attn_context_info;
 
 /* Counters of a context since its creation, and of what lives now. */
 typedef struct attn_context_stats {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t plans_created; /* plan cache misses */
-  uint64_t plan_cache_hits;
-  uint64_t plans_live;
-  uint64_t ops_live;
-  uint64_t sessions_live;
-  uint64_t bindings_live;
+  uint64_t plans_created;       /* plan cache misses */
+  uint64_t plan_cache_hits;     /* prepares that found their plan */
+  uint64_t plans_live;          /* now, those of the cache included */
+  uint64_t ops_live;            /* now, as the next two */
+  uint64_t sessions_live;       /* sessions */
+  uint64_t bindings_live;       /* bindings */
   uint64_t executions;          /* that succeeded */
   uint64_t scratch_allocations; /* times that scratch of any session grew */
   uint64_t scratch_bytes;       /* held now */
   uint64_t kernel_compiles;     /* CUDA, as the rest */
-  uint64_t disk_cache_hits;
-  uint64_t disk_cache_misses;
+  uint64_t disk_cache_hits;     /* kernels that were read from disk */
+  uint64_t disk_cache_misses;   /* kernels that were looked for there */
 } attn_context_stats;
 
 /* ---- Operators ------------------------------------------------------------------------------- */
@@ -323,14 +338,14 @@ typedef struct attn_context_stats {
 /* An operator that the library knows. Texts are static. */
 typedef struct attn_operator_info {
   uint32_t struct_size;
-  int32_t version_first; /* versions of the domain's opset that mean this contract */
-  int32_t version_last;
-  uint32_t input_count; /* slots that there are, optional ones included */
-  uint32_t output_count;
-  uint32_t attribute_count;
-  const char* domain;
-  const char* type;
-  const char* summary;
+  int32_t version_first;    /* the first version of the domain's opset that means this contract */
+  int32_t version_last;     /* the last one */
+  uint32_t input_count;     /* slots that there are, optional ones included */
+  uint32_t output_count;    /* likewise */
+  uint32_t attribute_count; /* attributes that it may have */
+  const char* domain;       /* "ai.onnx", "com.microsoft" */
+  const char* type;         /* "GroupQueryAttention" */
+  const char* summary;      /* what it computes */
 } attn_operator_info;
 
 /* A slot of an operator. Texts are static. */
@@ -341,16 +356,16 @@ typedef struct attn_slot_info {
   uint32_t memory;   /* accepted ATTN_MEMORY_... bits of a CUDA context; the CPU takes host */
   int32_t may_alias; /* outputs: the input slot whose memory it may share, -1 none */
   uint32_t reserved;
-  const char* name;
+  const char* name;  /* in the standard */
   const char* types; /* accepted element types, joined with "," */
   const char* shape; /* with the letters of the documentation */
 } attn_slot_info;
 
-#define ATTN_ATTRIBUTE_INT 1u
-#define ATTN_ATTRIBUTE_FLOAT 2u
-#define ATTN_ATTRIBUTE_STRING 3u
-#define ATTN_ATTRIBUTE_INTS 4u
-#define ATTN_ATTRIBUTE_FLOATS 5u
+#define ATTN_ATTRIBUTE_INT 1u    /* int64_t */
+#define ATTN_ATTRIBUTE_FLOAT 2u  /* float, given as double */
+#define ATTN_ATTRIBUTE_STRING 3u /* UTF-8 */
+#define ATTN_ATTRIBUTE_INTS 4u   /* int64_t each */
+#define ATTN_ATTRIBUTE_FLOATS 5u /* float each */
 
 /* An attribute of an operator. Texts are static. */
 typedef struct attn_attribute_info {
@@ -358,15 +373,15 @@ typedef struct attn_attribute_info {
   uint32_t type;     /* ATTN_ATTRIBUTE_... */
   uint32_t required; /* 1: no default */
   uint32_t reserved;
-  const char* name;
+  const char* name;         /* in the standard */
   const char* default_text; /* empty for required ones */
-  const char* summary;
+  const char* summary;      /* what it does */
 } attn_attribute_info;
 
 /* An attribute's value. Frozen. */
 typedef struct attn_attribute {
-  const char* name;
-  uint32_t type;  /* ATTN_ATTRIBUTE_... */
+  const char* name; /* in the standard */
+  uint32_t type;    /* ATTN_ATTRIBUTE_... */
   uint32_t count; /* elements of INTS and FLOATS, bytes of STRING without NUL (0: NUL-terminated) */
   int64_t i;      /* INT */
   double f;       /* FLOAT */
@@ -397,14 +412,14 @@ typedef struct attn_op_desc {
 /* The claim gate's question: would the op run with this? No data is touched. */
 typedef struct attn_query_desc {
   uint32_t struct_size;
-  uint32_t flags;          /* none in this version */
-  const attn_arg* inputs;  /* tensors without data; shape -1 = any */
-  const attn_arg* outputs; /* the outputs wanted; a tensor may be null where its shape follows.
+  uint32_t flags;            /* none in this version */
+  const attn_arg* inputs;    /* tensors without data; shape -1 = any */
+  const attn_arg* outputs;   /* the outputs wanted; a tensor may be null where its shape follows.
                               Required outputs count as wanted without being listed. */
-  const attn_alias* aliases;
-  uint32_t input_count;
-  uint32_t output_count;
-  uint32_t alias_count;
+  const attn_alias* aliases; /* outputs that are to share an input's memory */
+  uint32_t input_count;      /* of `inputs` */
+  uint32_t output_count;     /* of `outputs` */
+  uint32_t alias_count;      /* of `aliases` */
   uint32_t reserved;
   const char* engine; /* forced engine, null = any */
 } attn_query_desc;
@@ -430,13 +445,13 @@ typedef struct attn_prepare_desc {
   const attn_arg* outputs;   /* as in attn_query_desc; where a size depends on a value that is not
                                 there, the plan counts with what the other tensors make */
   const attn_alias* aliases; /* for tensors without data; with data the addresses tell */
-  uint32_t input_count;
-  uint32_t output_count;
-  uint32_t alias_count;
+  uint32_t input_count;      /* of `inputs` */
+  uint32_t output_count;     /* of `outputs` */
+  uint32_t alias_count;      /* of `aliases` */
   uint32_t reserved;
   const char* engine; /* forced by name in the stage that has it, null = the context's choice */
   int64_t max_batch;  /* the range that the plan serves; 0 = what the tensors have */
-  int64_t max_query_length;
+  int64_t max_query_length; /* new tokens of one sequence */
   int64_t max_total_length; /* keys of one sequence */
 } attn_prepare_desc;
 
@@ -447,9 +462,9 @@ typedef struct attn_plan_info {
   uint64_t workspace_bytes;     /* scratch of one execute, whoever gives it */
   uint64_t workspace_alignment; /* of attn_execute_desc.workspace, in bytes */
   int64_t max_batch;            /* the range that the plan serves */
-  int64_t max_query_length;
-  int64_t max_total_length;
-  uint32_t baked_slot_count; /* host inputs whose values a capture would fix */
+  int64_t max_query_length;     /* new tokens of one sequence */
+  int64_t max_total_length;     /* keys of one sequence */
+  uint32_t baked_slot_count;    /* host inputs whose values a capture would fix */
   uint32_t reserved;
   uint32_t baked_slots[16]; /* their slots */
   char reason[512];         /* why it cannot be captured, or what a capture fixes */

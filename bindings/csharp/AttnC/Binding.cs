@@ -1,55 +1,70 @@
 using System;
-using System.Collections.Generic;
 using AttnC.Native;
 
 namespace AttnC {
 
 /// <summary>An operator's tensors tied to a session, with the plan that fits them; one thread at a
-/// time. It holds the arguments that were set, so that their arrays stay where they are.</summary>
+/// time. It holds what its tensors lie in: arrays stay where they are, and memory of a device
+/// stays, until the slot is bound anew or unbound, or the binding is disposed or collected and no
+/// call uses it.</summary>
 public sealed class Binding : IDisposable {
-  internal readonly BindingHandle Handle;
-  private readonly Dictionary<long, Arguments> held_ = new Dictionary<long, Arguments>();
-
-  private const long kAll = -1;          // set together
-  private const long kOutput = 1L << 32;  // an output's slot, above those of inputs
+  private readonly BindingHandle handle_;
 
   /// <summary>Ties an operator to a session, both of one context.</summary>
   public Binding(Op op, Session session) {
+    OpHandle first = Need.Of(op, nameof(op)).Handle;
+    SessionHandle second = Need.Of(session, nameof(session)).Handle;
     IntPtr made;
-    native.attn_binding_create(op.Handle, session.Handle, out made);
-    Handle = new BindingHandle(made);
+    // Mono gives the first of two handles not back where the second is closed.
+    using (new Held(second)) native.attn_binding_create(first, second, out made);
+    handle_ = new BindingHandle(made);
+  }
+
+  private BindingHandle Handle {
+    get {
+      handle_.Check(this);
+      return handle_;
+    }
   }
 
   /// <summary>Binds one input; null unbinds.</summary>
   public void SetInput(uint slot, Tensor tensor) {
-    var arguments = tensor == null ? null : new Arguments().Input(slot, tensor);
-    try {
-      native.attn_binding_set_input(Handle, slot,
-                                    arguments == null ? null : arguments.Inputs.tensor(0));
-      Hold(slot, arguments);
-    } finally {
-      if (arguments != null) arguments.Dispose();
+    using (var one = tensor == null ? null : new Arguments().Input(slot, tensor)) {
+      Set(slot, one == null ? null : one.Handle, (handle, held) => native.attn_binding_set_input(
+          handle, slot, held == null ? null : held.Inputs.tensor(0)));
     }
   }
 
   /// <summary>Binds one output; null unbinds.</summary>
   public void SetOutput(uint slot, Tensor tensor) {
-    var arguments = tensor == null ? null : new Arguments().Output(slot, tensor);
-    try {
-      native.attn_binding_set_output(Handle, slot,
-                                     arguments == null ? null : arguments.Outputs.tensor(0));
-      Hold(kOutput + slot, arguments);
-    } finally {
-      if (arguments != null) arguments.Dispose();
+    using (var one = tensor == null ? null : new Arguments().Output(slot, tensor)) {
+      Set(HeldMemory.Output + slot, one == null ? null : one.Handle,
+          (handle, held) => native.attn_binding_set_output(
+              handle, slot, held == null ? null : held.Outputs.tensor(0)));
+    }
+  }
+
+  private void Set(long slot, ArgumentsHandle one, Action<BindingHandle, ArgumentsHandle> bind) {
+    BindingHandle handle = Handle;
+    using (new Held(handle)) {
+      lock (handle.Memory) {  // what is held is what is bound
+        bind(handle, one);
+        handle.Memory.Replace(slot, one == null ? null : one.Memory);
+      }
     }
   }
 
   /// <summary>Replaces all tensors at once. On failure the old ones stay.</summary>
   public void SetTensors(Arguments arguments) {
-    native.attn_binding_set_tensors(Handle, arguments.Inputs, arguments.Outputs);
-    arguments.Hold();
-    LetGo();
-    held_[kAll] = arguments;
+    ArgumentsHandle given = Need.Of(arguments, nameof(arguments)).Handle;
+    BindingHandle handle = Handle;
+    using (new Held(given))
+    using (new Held(handle)) {
+      lock (handle.Memory) {
+        native.attn_binding_set_tensors(handle, given.Inputs, given.Outputs);
+        handle.Memory.Replace(given.Memory);
+      }
+    }
   }
 
   /// <summary>Finds or makes the plan for what is bound.</summary>
@@ -61,9 +76,9 @@ public sealed class Binding : IDisposable {
 
   /// <summary>Runs what is bound.</summary>
   public void Execute(ExecuteOptions options = null) {
-    native.attn_binding_execute(Handle, options == null ? null : options.Desc);
-    GC.KeepAlive(this);
-    GC.KeepAlive(options);
+    BindingHandle handle = Handle;
+    ExecuteDescHandle how = options == null ? null : options.Handle;
+    using (new Held(how)) native.attn_binding_execute(handle, how == null ? null : how.Desc);
   }
 
   /// <summary>Facts of its plan, or that there is none yet.</summary>
@@ -80,25 +95,9 @@ public sealed class Binding : IDisposable {
                             native.attn_binding_describe(Handle, buffer, capacity, out needed));
   }
 
-  private void Hold(long key, Arguments arguments) {
-    Arguments old;
-    if (held_.TryGetValue(key, out old)) old.LetGo();
-    held_.Remove(key);
-    if (arguments == null) return;
-    arguments.Hold();
-    held_[key] = arguments;
-  }
-
-  private void LetGo() {
-    foreach (var arguments in held_.Values) arguments.LetGo();
-    held_.Clear();
-  }
-
-  /// <summary>Gives the binding back, and lets go of its arguments.</summary>
-  public void Dispose() {
-    Handle.Dispose();
-    LetGo();
-  }
+  /// <summary>Gives the binding back and lets go of what it holds, after a call that uses it.
+  /// </summary>
+  public void Dispose() { handle_.Dispose(); }
 }
 
 }  // namespace AttnC

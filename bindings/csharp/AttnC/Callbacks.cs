@@ -8,13 +8,13 @@ namespace AttnC {
 /// <summary>How much a line of the log matters.</summary>
 public enum Severity {
   /// <summary>For those who look for a defect.</summary>
-  Debug = 1,
+  Debug = native.ATTN_LOG_DEBUG,
   /// <summary>What was done.</summary>
-  Info = 2,
+  Info = native.ATTN_LOG_INFO,
   /// <summary>What may be unwanted.</summary>
-  Warning = 3,
+  Warning = native.ATTN_LOG_WARNING,
   /// <summary>What went wrong.</summary>
-  Error = 4
+  Error = native.ATTN_LOG_ERROR
 }
 
 /// <summary>Gives memory of sessions: scratch, and on a CUDA device the words of their faults; any

@@ -123,7 +123,7 @@ public sealed class OperatorInfo {
 /// <summary>What can be asked without a context; any threads at once.</summary>
 public static class Library {
   /// <summary>The slot of log-sum-exp, an output of every softmax operator.</summary>
-  public const uint LogSumExpSlot = 0x1000;
+  public const uint LogSumExpSlot = native.ATTN_SLOT_LOG_SUM_EXP;
 
   /// <summary>"major.minor.patch"</summary>
   public static string Version { get { return native.attn_version(); } }

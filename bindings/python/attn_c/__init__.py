@@ -13,24 +13,26 @@ says of objects, threads and errors holds here.
 
 from . import _loading  # noqa: F401  (first: it decides which library the rest uses)
 from ._binding import Binding
-from ._context import Context, ContextInfo, ContextStats, Session
+from ._context import Context, ContextInfo, ContextStats
 from ._graph import Graph, Stream
 from ._introspection import (
-    AttributeInfo, DeviceInfo, OperatorInfo, SlotInfo, abi_version, devices, operators, version)
+    AttributeInfo, DeviceInfo, OperatorInfo, SlotInfo, abi_version, devices, fault_text,
+    operators, version)
 from ._memory import Tensor, view
 from ._op import Op, Support
 from ._plan import Plan, PlanInfo
+from ._sessions import FaultInfo, Session
 from ._tensors import TensorSpec
 from .errors import (
     Busy, CaptureConflict, CompileFailed, DeviceFailed, Error, Fault, Internal, InvalidArgument,
-    NotPrepared, OutOfMemory, Unavailable, Unsupported, VersionMismatch)
+    InvalidType, NotPrepared, OutOfMemory, Unavailable, Unsupported, VersionMismatch)
 
 __version__ = version()
 
 __all__ = [
     "AttributeInfo", "Binding", "Busy", "CaptureConflict", "CompileFailed", "Context",
-    "ContextInfo", "ContextStats", "DeviceFailed", "DeviceInfo", "Error", "Fault", "Graph",
-    "Internal", "InvalidArgument", "NotPrepared", "Op", "OperatorInfo", "OutOfMemory", "Plan",
-    "PlanInfo", "Session", "SlotInfo", "Stream", "Support", "Tensor", "TensorSpec",
-    "Unavailable", "Unsupported", "VersionMismatch", "abi_version", "devices", "operators",
-    "version", "view"]
+    "ContextInfo", "ContextStats", "DeviceFailed", "DeviceInfo", "Error", "Fault", "FaultInfo",
+    "Graph", "Internal", "InvalidArgument", "InvalidType", "NotPrepared", "Op", "OperatorInfo",
+    "OutOfMemory", "Plan", "PlanInfo", "Session", "SlotInfo", "Stream", "Support", "Tensor",
+    "TensorSpec", "Unavailable", "Unsupported", "VersionMismatch", "abi_version", "devices",
+    "fault_text", "operators", "version", "view"]

@@ -5,6 +5,15 @@ import sys
 
 from . import _bench, _doctor, _info, _verify
 
+_MOST_DIGITS = 4  # of a number of threads
+
+def _count(text: str) -> int:
+    """A number of threads."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise argparse.ArgumentTypeError(f"expected 0 (all) to {10**_MOST_DIGITS - 1}; "
+                                         f"got {text!r}")
+    return int(text)
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m attn_c")
@@ -36,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--cases", metavar="FILE", help="cases from a file instead of a suite")
     bench.add_argument("--peers", action="store_true",
                        help="numpy, and PyTorch and ONNX Runtime where they are, in the same run")
-    bench.add_argument("--threads", type=int, default=0, help="0: all (the default)")
+    bench.add_argument("--threads", type=_count, default=0, help="0: all (the default)")
     bench.add_argument("--json", nargs="?", const="-", metavar="FILE",
                        help="the numbers as JSON, to a file where one is named")
     bench.add_argument("--plot", metavar="FILE.png", help="draw them (needs matplotlib)")

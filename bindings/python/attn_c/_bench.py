@@ -29,6 +29,7 @@ CASES = {
 SUITES = tuple(CASES)
 # Many short rounds: on a busy machine some of them are left alone.
 _ROUNDS, _SECONDS = 100, 0.002
+_MOST_DIGITS = 7  # of a size
 _HOST_LIMIT = 6.0  # microseconds that the smallest prepared call may cost
 
 
@@ -49,21 +50,44 @@ class Case(NamedTuple):
                 f"T{self.tokens}")
 
 
+def _sizes(name: str, text: str) -> list[int]:
+    """Whole numbers from 1 on, by commas."""
+    numbers = text.split(",")
+    if not all(number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+               and int(number) > 0 for number in numbers):
+        raise ValueError(f"{name}: expected numbers from 1 to {10**_MOST_DIGITS - 1}; got {text!r}")
+    return [int(number) for number in numbers]
+
+
+def _cases_of(line: str) -> Iterator[Case]:
+    """The cases of one line."""
+    fields = dict(item.partition("=")[::2] for item in line.split())
+    if sorted(fields) != ["batch", "heads", "phase", "size", "tokens"]:
+        raise ValueError(f"expected phase=, heads=, size=, batch= and tokens=; got {line!r}")
+    if fields["phase"] not in ("decode", "prefill"):
+        raise ValueError(f"phase: expected decode or prefill; got {fields['phase']!r}")
+    heads, slash, kv_heads = fields["heads"].partition("/")
+    counts = [_sizes("heads", heads), _sizes("heads", kv_heads if slash else heads)]
+    if [len(count) for count in counts] != [1, 1] or counts[0][0] % counts[1][0]:
+        raise ValueError("heads: expected a number, or N/M where M divides N; "
+                         f"got {fields['heads']!r}")
+    for size in _sizes("size", fields["size"]):
+        for batch in _sizes("batch", fields["batch"]):
+            for tokens in _sizes("tokens", fields["tokens"]):
+                yield Case(fields["phase"], counts[0][0], counts[1][0], size, batch, tokens)
+
+
 def read_cases(text: str) -> list[Case]:
     """Cases from lines of `key=value`; commas make one case a value. Raises ValueError."""
     cases = []
-    for line in filter(None, (line.split("#")[0].strip() for line in text.splitlines())):
-        fields = dict(item.split("=", 1) for item in line.split())
-        if sorted(fields) != ["batch", "heads", "phase", "size", "tokens"]:
-            raise ValueError(f"expected phase, heads, size, batch and tokens; got {line!r}")
-        if fields["phase"] not in ("decode", "prefill"):
-            raise ValueError(f"phase: expected decode or prefill; got {fields['phase']!r}")
-        heads, _, kv_heads = fields["heads"].partition("/")
-        for size in fields["size"].split(","):
-            for batch in fields["batch"].split(","):
-                for tokens in fields["tokens"].split(","):
-                    cases.append(Case(fields["phase"], int(heads), int(kv_heads or heads),
-                                      int(size), int(batch), int(tokens)))
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.split("#")[0].strip()
+        try:
+            cases += list(_cases_of(line)) if line else []
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    if not cases:
+        raise ValueError("there are no cases")
     return cases
 
 
@@ -226,18 +250,45 @@ def _plot(path: str, rows: list[dict[str, Any]]) -> None:
     figure.savefig(path)
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """The command `bench`."""
-    if arguments.plot:
-        try:
-            import matplotlib  # noqa: F401
-        except ImportError:
-            print("bench: --plot needs matplotlib: pip install 'attn_c[cli]'", file=sys.stderr)
-            return 2
+def _check_target(option: str, name: str) -> None:
+    """Raises ValueError where a file could not be written."""
+    path = pathlib.Path(name)
+    place = path if path.exists() else path.parent
+    if path.is_dir() or not place.exists() or not os.access(place, os.W_OK):
+        raise ValueError(f"{option}: expected a file that can be written to; got {name!r}")
+
+
+def _check_plot(name: str) -> None:
+    """Raises ValueError where nothing could be drawn."""
     try:
-        text = (pathlib.Path(arguments.cases).read_text(encoding="utf-8") if arguments.cases
-                else CASES[arguments.suite])
-        cases = read_cases(text)
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("--plot needs matplotlib: pip install 'attn_c[cli]'") from None
+    known = sorted(Figure().canvas.get_supported_filetypes())
+    if pathlib.Path(name).suffix[1:].lower() not in known:
+        raise ValueError(f"--plot: expected a file called .{', .'.join(known)}; got {name!r}")
+    _check_target("--plot", name)
+
+
+def _checked_cases(arguments: argparse.Namespace) -> list[Case]:
+    """The cases, once everything else of the command line is known to be well. Raises ValueError,
+    OSError."""
+    if arguments.plot:
+        _check_plot(arguments.plot)
+    if arguments.json and arguments.json != "-":
+        _check_target("--json", arguments.json)
+    if not arguments.cases:
+        return read_cases(CASES[arguments.suite])
+    try:
+        return read_cases(pathlib.Path(arguments.cases).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"--cases: {arguments.cases}: {error}") from error
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """The command `bench`; 2 for a command line that cannot be followed."""
+    try:
+        cases = _checked_cases(arguments)
     except (OSError, ValueError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2

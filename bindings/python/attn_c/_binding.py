@@ -4,19 +4,21 @@ import json
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from . import native
-from ._introspection import SlotInfo
-from ._plan import PlanInfo, execute_desc, fill_prepare_desc, plan_info, whole_text
-from ._streams import NO_WAIT, current_of
-from ._tensors import Arguments
+from ._introspection import SlotInfo, whole_text
+from ._plan import PlanInfo, execute_options, fill_prepare_desc, plan_info
+from ._streams import NO_WAIT, current_of, handle_of
+from ._tensors import Arguments, is_spec
+from ._values import Uncopied
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from ._context import Session
     from ._op import Op
+    from ._sessions import Session
 
 
-class Binding:
-    """The caller's memory bound to an op, to be executed again and again. Threads: one at a time.
+class Binding(Uncopied):
+    """The caller's memory bound to an op, to be executed again and again. Threads: one at a time
+    (else Busy), but for close.
 
     Made by Op.bind. It keeps the bound arrays alive. A context manager: leaving it lets go of them.
     """
@@ -25,15 +27,19 @@ class Binding:
                  outputs: Mapping[str, Any]) -> None:
         self.op: Op = op
         self.session: Session = session
-        self._kept: dict[object, object] = {}
+        self._kept: dict[tuple[str, int], object] = {}
         self._handle: Optional[native.attn_binding] = native.attn_binding_create(
             op.handle, session.handle)
-        ins, outs = op.input_arguments(inputs, NO_WAIT), op.output_arguments(outputs, NO_WAIT)
+        self._wait = NO_WAIT if op.on_device else None
+        outputs = op.names.mapping("outputs", outputs)
+        ins = op.input_arguments(inputs, self._wait)
+        outs = op.output_arguments(outputs, self._wait)
         self._current = None
         if op.context.device_type == native.ATTN_DEVICE_CUDA:
             self._current = current_of([*inputs.values(), *outputs.values()])
         native.attn_binding_set_tensors(self._open_handle, ins.native, outs.native)
-        self._kept["all"] = (ins, outs)
+        for kind, names, taken in (("in", inputs, ins), ("out", outputs, outs)):
+            self._keep(kind, names, taken)
 
     def __enter__(self) -> "Binding":
         return self
@@ -42,9 +48,18 @@ class Binding:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the library's object and of the arrays."""
+        """Lets go of the library's object and of the arrays; an execute of another thread that is
+        under way keeps both until it returns. Threads: any."""
         self._handle = None
-        self._kept.clear()
+        self._kept = {}
+
+    def _keep(self, kind: str, values: Mapping[str, Any], taken: Arguments) -> None:
+        """Keeps what was bound at once, each by its slot, so that it can be replaced alone."""
+        find = self.op.input_info if kind == "in" else self.op.output_info
+        kept = iter(taken.kept)
+        for name, value in values.items():
+            if value is not None and not is_spec(value):
+                self._kept[kind, find(name).slot] = next(kept)
 
     @property
     def _open_handle(self) -> native.attn_binding:
@@ -58,7 +73,7 @@ class Binding:
             self._kept.pop((kind, info.slot), None)
             return
         arguments = Arguments(self.op.title)
-        arguments.add(info, value, NO_WAIT)
+        arguments.add(info, value, self._wait)
         bind(self._open_handle, info.slot, arguments.native.tensor(0))
         self._kept[kind, info.slot] = arguments
 
@@ -80,19 +95,29 @@ class Binding:
         native.attn_binding_prepare(self._open_handle, desc)
 
     def execute(self, stream: Any = None, workspace: Any = None, prepare: bool = False,
-                bake_host_values: bool = False) -> None:
+                bake_host_values: bool = False, eager: bool = False) -> None:
         """Runs what is bound. Raises NotPrepared without a fitting plan, unless `prepare` asks for
         one to be made. Other threads of Python run meanwhile.
 
         stream: an int, an object with __cuda_stream__ or a stream of PyTorch or CuPy; None is the
         current stream of the library that the first CUDA tensor was bound from, else the null
-        stream. Work of other streams on the tensors is the caller's to wait for.
+        stream. Work of other streams on the tensors is the caller's to wait for. workspace: an
+        array for scratch instead of the session's. eager: the caller knows that the stream does not
+        capture and that the device's context is current in this thread, so the driver is not asked.
         """
+        # Held by this frame, whatever other threads do with the binding meanwhile.
+        handle, kept = self._open_handle, self._kept
         if stream is None and self._current is not None:
             stream = self._current()
-        native.attn_binding_execute(
-            self._open_handle,
-            execute_desc(stream, workspace, prepare, bake_host_values, self.op.title))
+        if stream is None and workspace is None and not (prepare or bake_host_values or eager):
+            native.attn_binding_execute(handle, None)
+        else:
+            desc, keeps = execute_options(
+                self.op.context, handle_of(stream, self.op.title), workspace, prepare,
+                bake_host_values, eager, self.op.title)
+            native.attn_binding_execute(handle, desc)
+            del keeps
+        del kept
 
     def capture_support(self) -> PlanInfo:
         """Whether a stream capture can record execute, and what it would fix."""

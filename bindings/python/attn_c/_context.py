@@ -1,16 +1,16 @@
-"""A device with its options, and orders of executions on it."""
+"""A device with its options."""
 
-import contextlib
-from typing import Any, ContextManager, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, ContextManager, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from . import errors, native  # noqa: F401  (errors: so that native raises them)
+from ._dtypes import code_of
 from ._graph import Graph, Stream, capture
 from ._memory import Tensor, empty
 from ._op import Op
-from ._streams import handle_of
-from ._values import address, integer, text
+from ._sessions import Session, Sessions
+from ._values import Uncopied, address, integer, text
 from .errors import InvalidArgument
 
 _DEVICE_TYPES = {"cpu": native.ATTN_DEVICE_CPU, "cuda": native.ATTN_DEVICE_CUDA}
@@ -55,7 +55,7 @@ class ContextStats(NamedTuple):
 
 
 def _parse_device(device: str) -> tuple[int, int]:
-    kind, _, number = device.partition(":")
+    kind, _, number = device.partition(":") if isinstance(device, str) else ("", "", "")
     is_number = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
     if kind not in _DEVICE_TYPES or (number and not is_number):
         raise InvalidArgument(f'device: expected "cpu", "cuda" or "cuda:N"; got {device!r}')
@@ -66,7 +66,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-class Context:
+class Context(Uncopied):
     """A device: "cpu", "cuda" or "cuda:N". Threads: any.
 
     thread_count: threads of one execute on the CPU, 0 for all that the process may use.
@@ -95,7 +95,7 @@ class Context:
         self.handle: native.attn_context = native.attn_context_create(desc)
         self.device_type: int = desc.device_type
         self.device_id: int = desc.device_id
-        self._idle_sessions: list[Session] = []
+        self.sessions: Sessions = Sessions(self)
 
     def op(self, domain: str, type: str, /, version: int = 1, label: Optional[str] = None,
            **attributes: Any) -> Op:
@@ -107,22 +107,9 @@ class Context:
         """
         return Op(self, domain, type, version, label, attributes)
 
-    def session(self, label: Optional[str] = None) -> "Session":
+    def session(self, label: Optional[str] = None) -> Session:
         """A new order of executions. label: its name in the texts of faults."""
         return Session(self, label)
-
-    @contextlib.contextmanager
-    def borrowed_session(self) -> Iterator["Session"]:
-        """A session that nobody else uses meanwhile, from those that earlier calls left; for use in
-        a with statement."""
-        try:
-            session = self._idle_sessions.pop()
-        except IndexError:
-            session = Session(self)
-        try:
-            yield session
-        finally:
-            self._idle_sessions.append(session)
 
     @property
     def info(self) -> ContextInfo:
@@ -153,6 +140,7 @@ class Context:
     def put(self, array: Any, *, kind: str = "device", stream: Any = None) -> Tensor:
         """A copy of a numpy array in memory of the device; it is there when this returns."""
         array = np.asarray(array)
+        code_of(array.dtype, "put")
         return empty(self, array.shape, array.dtype, kind).copy_from(array, stream)
 
     def stream(self) -> Stream:
@@ -172,27 +160,5 @@ class Context:
 
     def trim(self) -> None:
         """Frees plans that nobody holds, idle sessions of calls, and idle scratch."""
-        self._idle_sessions.clear()
+        self.sessions.clear()
         native.attn_context_trim(self.handle)
-
-
-class Session:
-    """One order of executions: faults and scratch. Threads: one at a time (else Busy)."""
-
-    def __init__(self, context: Context, label: Optional[str] = None) -> None:
-        desc = native.attn_session_desc()
-        if label is not None:
-            desc.label = text("label", label)
-        self.context: Context = context
-        self.handle: native.attn_session = native.attn_session_create(context.handle, desc)
-
-    def poll_faults(self) -> tuple[int, str]:
-        """(bits, text) of the faults that reached the host so far; (0, "") without. The CPU has
-        none: its lengths are checked by execute."""
-        info = native.attn_fault_info()
-        native.attn_session_poll_faults(self.handle, info)
-        return info.bits, info.text
-
-    def clear_faults(self, stream: Any = None) -> None:
-        """Ends a poisoning, in the order of the stream."""
-        native.attn_session_clear_faults(self.handle, handle_of(stream))

@@ -8,7 +8,7 @@ import pathlib
 import stat
 from typing import Any, Iterator, NamedTuple, Optional
 
-from . import _info, _report, native
+from . import _info, _loading, _report, native
 from ._context import Context
 from ._introspection import DeviceInfo, devices, version
 from .errors import Error
@@ -31,6 +31,14 @@ class Finding(NamedTuple):
 
 def _library() -> Finding:
     path = _info.library_path()
+    if _loading.PROBLEM:
+        return Finding("library", _BAD, f"{_loading.PROBLEM}; {path} is used here instead",
+                       "unset ATTN_C_LIBRARY, or name a libattn_c.so in it")
+    wanted = os.environ.get("ATTN_C_LIBRARY")
+    if wanted and not os.path.samefile(wanted, path):
+        return Finding("library", _BAD, f"ATTN_C_LIBRARY is {wanted}, and {path} is used: the "
+                       "file calls itself by another name", "unset ATTN_C_LIBRARY, or name a "
+                       "libattn_c.so in it that was built as one")
     if version() != native.ATTN_VERSION_STRING:
         return Finding("library", _BAD, f"{path} is version {version()}, the Python module is of "
                        f"{native.ATTN_VERSION_STRING}",

@@ -28,20 +28,31 @@ CODES = {
     "float8_e5m2fnuz": (13, 8),
 }
 _NAMES = {code: name for name, code in CODES.items()}
+# As the standard spells them, and attn_c.operators.
+_ALIASES = {name.replace("_", ""): name for name in CODES if name.startswith("float8")}
 
 
 def code_of(dtype: Any, where: str = "") -> tuple[int, int]:
     """(code, bits) of a name, a numpy type, or anything whose text ends in a name. where: operator
-    and argument, for messages."""
+    and argument, for messages. Raises InvalidArgument for a type that is unknown, or of the other
+    byte order."""
+    of = f"{where}: " if where else ""
     if isinstance(dtype, str):
         name = dtype
+    elif dtype is None:
+        name = "None"  # which numpy would take for float64
     else:
         try:
-            name = np.dtype(dtype).name
-        except TypeError:
+            known = np.dtype(dtype)
+        except (TypeError, ValueError):
             name = str(dtype).rpartition(".")[2]  # torch.float16
+        else:
+            name = known.name
+            if not known.isnative:
+                raise InvalidArgument(f"{of}expected elements in this machine's byte order; got "
+                                      f"{known.newbyteorder('=').name} in the other one")
+    name = _ALIASES.get(name, name)
     if name not in CODES:
-        of = f"{where}: " if where else ""
         raise InvalidArgument(f"{of}the element type {dtype!r} is unknown; there are "
                               f"{', '.join(CODES)}")
     return CODES[name]

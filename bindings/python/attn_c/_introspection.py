@@ -1,9 +1,10 @@
 """What the library knows, before any context exists: devices and operators."""
 
 import functools
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from . import errors, native  # noqa: F401  (errors: so that native raises them)
+from ._values import integer
 
 
 class DeviceInfo(NamedTuple):
@@ -68,6 +69,11 @@ def abi_version() -> int:
     return native.attn_abi_version()
 
 
+def fault_text(bits: int) -> str:
+    """The rules behind the bits of a FaultInfo in words, joined with "; "; empty for 0."""
+    return whole_text(native.attn_fault_text, integer("bits", bits, "uint32"))
+
+
 def devices() -> list[DeviceInfo]:
     """All devices, those that cannot be used included; the first is the CPU."""
     found = []
@@ -77,6 +83,17 @@ def devices() -> list[DeviceInfo]:
         found.append(DeviceInfo(info.device_type, info.device_id, info.name,
                                 bool(info.available), info.reason))
     return found
+
+
+_FIRST_TEXT_BYTES = 4096
+
+
+def whole_text(ask: Callable[..., tuple[str, int]], *arguments: Any) -> str:
+    """The text of a function with the two-call rule."""
+    text, needed = ask(*arguments, _FIRST_TEXT_BYTES)
+    if needed > _FIRST_TEXT_BYTES:
+        text, needed = ask(*arguments, needed)
+    return text
 
 
 def _slot(fill: Callable[[int, int, native.attn_slot_info], None], operator: int,

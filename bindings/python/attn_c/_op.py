@@ -5,17 +5,21 @@ import functools
 import numbers
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional, Sequence, Union
 
+import numpy as np
+
 from . import native
 from ._binding import Binding
 from ._introspection import OperatorInfo, SlotInfo, find_operator
-from ._plan import Plan, execute_desc, fill_prepare_desc
+from ._plan import Plan, fill_prepare_desc
+from ._sessions import session_handle
 from ._streams import current_of, handle_of
-from ._tensors import Arguments, Family, TensorSpec, spec_of
-from ._values import integer, real, shown, text
+from ._tensors import Arguments, Family, Names, TensorSpec, spec_of
+from ._values import Uncopied, integer, real, shown, text
 from .errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
-    from ._context import Context, Session
+    from ._context import Context
+    from ._sessions import Session
 
 
 class Support(NamedTuple):
@@ -30,26 +34,38 @@ class Support(NamedTuple):
         return self.ok
 
 
+def _is_integer(value: Any) -> bool:
+    """A bool is none: the standard's attributes have no such type, and write 0 or 1."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def _add_attribute(of: str, attributes: native.AttributeList, name: str, value: Any) -> None:
     name = text(f"{of}: the name of an attribute", name)
     title = f"{of}: attribute '{name}'"
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
     if isinstance(value, (str, bytes)):
         attributes.add_string(name, text(title, value))
-    elif isinstance(value, numbers.Integral):
+    elif _is_integer(value):
         attributes.add_int(name, integer(title, value, "int64"))
-    elif isinstance(value, numbers.Real):
+    elif _is_real(value):
         attributes.add_float(name, real(title, value))
     elif isinstance(value, collections.abc.Iterable):
         values = list(value)
-        if all(isinstance(item, numbers.Integral) for item in values):
+        if all(_is_integer(item) for item in values):
             attributes.add_ints(name, [integer(title, item, "int64") for item in values])
-        elif all(isinstance(item, numbers.Real) for item in values):
+        elif all(_is_real(item) for item in values):
             attributes.add_floats(name, [real(title, item) for item in values])
         else:
             raise InvalidArgument(f"{title}: expected numbers; got {shown(value)}")
     else:
+        hint = ", for which 0 or 1 is written" if isinstance(value, (bool, np.bool_)) else ""
         raise InvalidArgument(f"{title}: expected an int, a float, a text or a sequence "
-                              f"of numbers; got {type(value).__name__}")
+                              f"of numbers; got {type(value).__name__}{hint}")
 
 
 @functools.lru_cache(maxsize=64)
@@ -57,7 +73,7 @@ def _results_type(type_name: str, names: tuple[str, ...]) -> Any:
     return collections.namedtuple(f"{type_name}Outputs", names)
 
 
-class Op:
+class Op(Uncopied):
     """An operator of a context, immutable. Threads: any. Made by Context.op.
 
     Inputs and outputs go by the standard's names; `info` lists them. None means absent.
@@ -78,52 +94,53 @@ class Op:
         desc.set_attributes(kept)
         self.context: Context = context
         self.handle: native.attn_op = native.attn_op_create(context.handle, desc)
-        self.info: OperatorInfo = find_operator(domain, type, version)
+        self.info: OperatorInfo = find_operator(desc.domain, desc.type, desc.version)
         self.on_device: bool = context.device_type != native.ATTN_DEVICE_CPU
-        self.input_slots: dict[str, int] = {info.name: info.slot for info in self.info.inputs}
-        self.output_slots: dict[str, int] = {info.name: info.slot for info in self.info.outputs}
-        self._inputs = {info.name: info for info in self.info.inputs}
-        self._outputs = {info.name: info for info in self.info.outputs}
+        self.names: Names = Names(self.title, self.info.inputs, self.info.outputs)
+        self.by_name = self.names.by_name()
 
     # ---- names ----------------------------------------------------------------------------------
 
-    def _find(self, slots: Mapping[str, SlotInfo], kind: str, name: str) -> SlotInfo:
-        try:
-            return slots[name]
-        except KeyError:
-            raise InvalidArgument(f"{self.title} has no {kind} {name!r}; there are "
-                                  f"{', '.join(slots)}") from None
-
     def input_info(self, name: str) -> SlotInfo:
         """The input of that name."""
-        return self._find(self._inputs, "input", name)
+        return self.names.input(name)
 
     def output_info(self, name: str) -> SlotInfo:
         """The output of that name."""
-        return self._find(self._outputs, "output", name)
+        return self.names.output(name)
 
-    def input_arguments(self, inputs: Mapping[str, Any],
-                        stream: Optional[int] = None) -> Arguments:
-        """The inputs as the library takes them; arrays or TensorSpecs."""
+    def input_arguments(self, inputs: Mapping[str, Any], stream: Optional[int] = None,
+                        specs: bool = True) -> Arguments:
+        """The inputs as the library takes them; arrays or, with `specs`, TensorSpecs."""
         arguments = Arguments(self.title)
-        for name, value in inputs.items():
+        add = arguments.add_spec if specs else arguments.add
+        for name, value in self.names.mapping("inputs", inputs).items():
             info = self.input_info(name)
             if value is not None:
-                arguments.add_spec(info, value, stream)
+                add(info, value, stream)
         return arguments
 
     def output_arguments(self, outputs: Union[Mapping[str, Any], Sequence[str]],
-                         stream: Optional[int] = None) -> Arguments:
+                         stream: Optional[int] = None, specs: bool = True) -> Arguments:
         """The outputs as the library takes them; names alone where their shape follows."""
         arguments = Arguments(self.title)
-        wanted = outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
-        for name, value in wanted.items():
+        add = arguments.add_spec if specs else arguments.add
+        for name, value in self._wanted(outputs).items():
             info = self.output_info(name)
             if value is None:
                 arguments.native.add_name(info.slot)
             else:
-                arguments.add_spec(info, value, stream)
+                add(info, value, stream)
         return arguments
+
+    def _wanted(self, outputs: Any) -> Mapping[str, Any]:
+        """Outputs by name; names alone have no value."""
+        if isinstance(outputs, Mapping):
+            return outputs
+        if isinstance(outputs, str) or not isinstance(outputs, collections.abc.Iterable):
+            raise InvalidArgument(f"{self.title}: outputs: expected names, or a mapping of names "
+                                  f"to tensors; got {shown(outputs)}")
+        return dict.fromkeys(outputs)
 
     def stream_of(self, stream: Any, tensors: Mapping[str, Any]) -> Optional[int]:
         """The handle of a stream; for None the current one of the library that the first CUDA
@@ -225,7 +242,11 @@ class Op:
         inputs, outputs: tensors by the standard's names; an output may be the very tensor of an
         input, for work in place. Shapes are those of Op.info, which prepare checks.
         """
-        return Binding(self, session or self.context.session(), inputs or {}, outputs or {})
+        if session is None:
+            session = self.context.session()
+        session_handle(session, self.title)
+        return Binding(self, session, {} if inputs is None else inputs,
+                       {} if outputs is None else outputs)
 
     def __call__(self, *, outputs: Optional[Sequence[str]] = None,
                  out: Optional[Mapping[str, Any]] = None, session: Optional["Session"] = None,
@@ -235,25 +256,26 @@ class Op:
 
         outputs: the names wanted; without it all that the op can give. out: memory of the caller
         for some of them, an input's own for work in place. stream: as Binding.execute's. Prepares
-        by itself.
+        by itself. session: without it one of the context's pool, of the same stream; a fault on a
+        device is then raised as Fault by a later call in the stream, once.
         """
         stream = self.stream_of(stream, inputs)
-        ins = self.input_arguments(inputs, stream)
-        given = dict(out or {})
+        ins = self.input_arguments(inputs, stream, specs=False)
+        given = {} if out is None else dict(self.names.mapping("out", out))
         if outputs is None:
             names = self._default_outputs(ins)
             names += [name for name in given if name not in names]
         else:
-            names = list(dict.fromkeys([*outputs, *given]))
+            names = list(dict.fromkeys([*self._wanted(outputs), *given]))
         first = next((inputs[info.name] for info in self.info.inputs
                       if inputs.get(info.name) is not None), None)
         family = Family(first, self.context)
         results = {}
         for name in names:
             results[name] = given[name] if name in given else self._make(ins, name, family)
-        outs = self.output_arguments(results, stream)
+        outs = self.output_arguments(results, stream, specs=False)
         plan = self._prepare(ins, outs, engine=engine)
-        plan.run(ins, outs, session, execute_desc(stream, of=self.title))
+        plan.run(ins, outs, session, stream)
         family.wait(stream)
         values = [value if name in given else family.finish(value)
                   for name, value in results.items()]
@@ -264,4 +286,4 @@ class Op:
         if depends:
             raise InvalidArgument(f"{self.title}: {name}: its shape {tuple(spec.shape)} depends "
                                   f"on a value on the device; give its memory with out=")
-        return family.empty(spec)
+        return family.empty(spec, f"{self.title}: {name}")

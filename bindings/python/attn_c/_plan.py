@@ -4,17 +4,17 @@ import json
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional
 
 from . import native
-from ._streams import handle_of
+from ._introspection import whole_text
+from ._sessions import Session, session_handle
 from ._tensors import Arguments, memory_of
-from ._values import integer, text
+from ._values import Uncopied, integer, text
+from .errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from ._context import Session
+    from ._context import Context
     from ._op import Op
 
-_FIRST_TEXT_BYTES = 4096
 _execute_by_name = native._native.execute_by_name  # the step below is felt by each call
-_VERSION = {"max_version": (1, 1)}  # what __dlpack__ is told of us
 
 
 class PlanInfo(NamedTuple):
@@ -50,14 +50,6 @@ def plan_info(fill: Callable[[Any, native.attn_plan_info], None], handle: Any) -
         tuple(info.baked_slot(i) for i in range(info.baked_slot_count)), info.reason)
 
 
-def whole_text(ask: Callable[..., tuple[str, int]], *arguments: Any) -> str:
-    """The text of a function with the two-call rule."""
-    text, needed = ask(*arguments, _FIRST_TEXT_BYTES)
-    if needed > _FIRST_TEXT_BYTES:
-        text, needed = ask(*arguments, needed)
-    return text
-
-
 def fill_prepare_desc(desc: native.attn_prepare_desc, engine: Optional[str] = None,
                       batch_invariant: bool = False, allow_tf32: bool = False,
                       check_on_host: bool = False, max_batch: int = 0, max_query_length: int = 0,
@@ -74,22 +66,37 @@ def fill_prepare_desc(desc: native.attn_prepare_desc, engine: Optional[str] = No
     desc.max_total_length = integer(f"{of}max_total_length", max_total_length, "int64")
 
 
-def execute_desc(stream: Any = None, workspace: Any = None, prepare: bool = False,
-                 bake_host_values: bool = False,
-                 of: str = "") -> Optional[native.attn_execute_desc]:
-    """The options of execute; None where all are the defaults. of: as for prepare."""
-    if stream is None and workspace is None and not prepare and not bake_host_values:
-        return None
+class ExecuteOptions(NamedTuple):
+    """The options of an execute as the library takes them (None: all are the defaults), and what
+    keeps its workspace until the execute has returned."""
+
+    desc: Optional[native.attn_execute_desc]
+    keeps: object
+
+
+def execute_options(context: "Context", stream: Optional[int] = None, workspace: Any = None,
+                    prepare: bool = False, bake_host_values: bool = False, eager: bool = False,
+                    of: str = "") -> ExecuteOptions:
+    """The options of execute; `stream` is a handle. of: as for prepare."""
+    flags = ((native.ATTN_EXECUTE_PREPARE if prepare else 0)
+             | (native.ATTN_EXECUTE_BAKE_HOST_VALUES if bake_host_values else 0)
+             | (native.ATTN_EXECUTE_EAGER if eager else 0))
+    if stream is None and workspace is None and not flags:
+        return ExecuteOptions(None, None)
     desc = native.attn_execute_desc()
-    desc.flags = ((native.ATTN_EXECUTE_PREPARE if prepare else 0)
-                  | (native.ATTN_EXECUTE_BAKE_HOST_VALUES if bake_host_values else 0))
-    desc.stream = handle_of(stream, of)
+    desc.flags, desc.stream = flags, stream
+    keeps = None
     if workspace is not None:
-        desc.workspace, desc.workspace_bytes = memory_of(workspace, of)
-    return desc
+        keeps = memory_of(workspace, of, stream)
+        where = f"{of}: workspace" if of else "workspace"
+        if keeps.device_type != context.device_type:
+            raise InvalidArgument(f"{where}: expected memory of DLPack's device type "
+                                  f"{context.device_type}; got {keeps.device_type}")
+        desc.workspace, desc.workspace_bytes = keeps.address, keeps.size
+    return ExecuteOptions(desc, keeps)
 
 
-class Plan:
+class Plan(Uncopied):
     """Engine, kernels and workspace need of a shape class; immutable. Threads: any.
 
     Made by Op.prepare. Plans of equal shape classes are the same plan below.
@@ -100,35 +107,45 @@ class Plan:
         self._handle = handle
 
     def execute(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *,
-                session: Optional["Session"] = None, stream: Any = None,
-                workspace: Any = None, bake_host_values: bool = False) -> None:
+                session: Optional[Session] = None, stream: Any = None,
+                workspace: Any = None, bake_host_values: bool = False,
+                eager: bool = False) -> None:
         """Runs on these tensors, by the standard's names; the outputs are the caller's memory.
 
         session: a Session of the context, one thread at a time; without it one is taken from the
-        context's pool. stream: as Binding.execute's. workspace: an array for scratch instead of
-        the session's.
+        context's pool, as Op.__call__ does. stream, eager: as Binding.execute's. workspace: an
+        array for scratch instead of the session's.
         """
         op = self.op
+        if type(inputs) is not dict:
+            inputs = dict(op.names.mapping("inputs", inputs))
+        if type(outputs) is not dict:
+            outputs = dict(op.names.mapping("outputs", outputs))
         if stream is not None or op.on_device:
             stream = op.stream_of(stream, inputs)
-        if session is not None and workspace is None and not bake_host_values:
-            keywords = _VERSION if not stream else {"max_version": (1, 1), "stream": stream}
-            if _execute_by_name(self._handle, session.handle, inputs, op.input_slots, outputs,
-                                op.output_slots, keywords, stream):
-                return
-        ins = op.input_arguments(inputs, stream)
-        outs = op.output_arguments(outputs, stream)
-        desc = execute_desc(stream, workspace, bake_host_values=bake_host_values, of=op.title)
-        self.run(ins, outs, session, desc)
-
-    def run(self, ins: Arguments, outs: Arguments, session: Optional["Session"],
-            desc: Optional[native.attn_execute_desc]) -> None:
-        """As execute, with arguments that are made already."""
+        desc = keeps = None
+        if workspace is not None or bake_host_values or eager:
+            desc, keeps = execute_options(op.context, stream, workspace, False, bake_host_values,
+                                          eager, op.title)
         if session is not None:
-            native.attn_plan_execute(self._handle, session.handle, ins.native, outs.native, desc)
+            handle = (session.handle if type(session) is Session else
+                      session_handle(session, op.title))
+            _execute_by_name(self._handle, handle, inputs, outputs, op.by_name, desc, stream)
+        else:
+            with op.context.sessions.lend(stream) as handle:
+                _execute_by_name(self._handle, handle, inputs, outputs, op.by_name, desc, stream)
+        del keeps
+
+    def run(self, ins: Arguments, outs: Arguments, session: Optional[Session] = None,
+            stream: Optional[int] = None) -> None:
+        """As execute, with arguments that are made already, and the handle of a stream."""
+        desc = execute_options(self.op.context, stream).desc
+        if session is not None:
+            native.attn_plan_execute(self._handle, session_handle(session, self.op.title),
+                                     ins.native, outs.native, desc)
             return
-        with self.op.context.borrowed_session() as borrowed:
-            native.attn_plan_execute(self._handle, borrowed.handle, ins.native, outs.native, desc)
+        with self.op.context.sessions.lend(stream) as handle:
+            native.attn_plan_execute(self._handle, handle, ins.native, outs.native, desc)
 
     def describe(self) -> dict[str, Any]:
         """What runs and why: engines considered and refused, workspace, expected flops, bytes."""

@@ -5,11 +5,23 @@ import sys
 from typing import Any, Callable, Iterable, Optional
 
 from . import native
-from ._values import integer
+from ._values import integer, shown
 from .errors import InvalidArgument
 
 NO_WAIT = -1  # DLPack's word for: the producer need not wait for anybody
 _ATTRIBUTES = ("cuda_stream", "ptr")  # of PyTorch's and CuPy's streams
+
+
+def _handle_by_protocol(protocol: Any, of: str) -> Any:
+    """The handle from __cuda_stream__, a method or a property: the pair (0, handle)."""
+    pair = protocol() if callable(protocol) else protocol
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise InvalidArgument(f"{of}stream: expected (0, handle) from __cuda_stream__; "
+                              f"got {shown(pair)}")
+    if pair[0] != 0:
+        raise InvalidArgument(f"{of}stream: expected version 0 of __cuda_stream__; "
+                              f"got {shown(pair[0])}")
+    return pair[1]
 
 
 def handle_of(stream: Any, of: str = "") -> Optional[int]:
@@ -21,7 +33,7 @@ def handle_of(stream: Any, of: str = "") -> Optional[int]:
     if not isinstance(stream, int):
         protocol = getattr(stream, "__cuda_stream__", None)
         if protocol is not None:
-            stream = (protocol() if callable(protocol) else protocol)[1]  # (version, handle)
+            stream = _handle_by_protocol(protocol, of)
         else:
             for name in _ATTRIBUTES:
                 if hasattr(stream, name):

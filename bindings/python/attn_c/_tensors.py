@@ -2,19 +2,17 @@
 
 import numbers
 import sys
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from . import native
-from ._dtypes import code_of, is_extension, name_of, numpy_type
+from ._dtypes import CODES, code_of, name_of, numpy_type
 from ._introspection import SlotInfo
 from ._memory import Tensor, empty
 from ._streams import keywords_of, root_of
-from ._values import integer, shown
-from .errors import InvalidArgument
-
-_NO_STRIDES = (0,) * native.ATTN_MAX_RANK
+from ._values import integer, shown, sizes
+from .errors import Error, InvalidArgument, OutOfMemory
 
 
 class TensorSpec(NamedTuple):
@@ -26,9 +24,18 @@ class TensorSpec(NamedTuple):
     device: Optional[tuple[int, int]] = None
 
 
+def is_spec(value: Any) -> bool:
+    """Whether a value stands for a tensor without data: a TensorSpec or a (type, shape) pair."""
+    return isinstance(value, TensorSpec) or (
+        isinstance(value, tuple) and len(value) in (2, 3)
+        and not isinstance(value[0], numbers.Number))
+
+
 def _capsule(value: Any, stream: Optional[int]) -> object:
     """The DLPack capsule of an object; old producers know no version and no read-only arrays."""
     keywords: dict[str, int] = {}
+    if stream is not None and not hasattr(value, "__dlpack_device__"):
+        raise TypeError("it has __dlpack__, and no __dlpack_device__")
     if stream is not None and value.__dlpack_device__()[0] == native.ATTN_DEVICE_CUDA:
         keywords = keywords_of(value, stream)
     try:
@@ -60,6 +67,9 @@ def _array_of_numbers(where: str, info: SlotInfo, value: Any) -> "np.ndarray[Any
                 raise InvalidArgument(f"{where}: expected {limits.min} to {limits.max}; "
                                       f"got {shown(value)}, which does not fit {wanted.name}")
             return array.astype(wanted)
+    if is_spec(value):
+        raise InvalidArgument(f"{where}: expected a tensor; got a type and a shape without data, "
+                              "which query, infer and prepare take")
     raise InvalidArgument(
         f"{where}: expected a tensor with DLPack of type {' or '.join(types)}; "
         f"got {type(value).__name__}")
@@ -84,25 +94,42 @@ class Arguments:
         """Adds an array, a tensor, or for integer slots plain numbers. stream: the handle of the
         stream that will use it, NO_WAIT where nothing is launched yet."""
         if isinstance(value, Tensor):
-            self.native.add_tensor(info.slot, value.native)
+            self.native.add_tensor(info.slot, value._native)
             self.kept.append((value, None))
             return
         if not hasattr(value, "__dlpack__"):
             value = _array_of_numbers(self._where(info), info, value)
         try:
-            if isinstance(value, np.ndarray) and is_extension(value.dtype):
-                self._add_extension_type(info, value)
-                return
             capsule = _capsule(value, stream)
             self.native.add_capsule(info.slot, capsule)
-        except (BufferError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidArgument):
-                raise
-            raise InvalidArgument(f"{self._where(info)}: {error}") from error
-        self.kept.append((value, capsule))
+        except (BufferError, TypeError, ValueError, RuntimeError) as error:
+            self.add_refused(info, value, error)
+        else:
+            self.kept.append((value, capsule))
 
-    def _add_extension_type(self, info: SlotInfo, array: "np.ndarray[Any, Any]") -> None:
-        """A numpy array of a type that numpy cannot pass on by DLPack, as bfloat16."""
+    def add_refused(self, info: SlotInfo, value: Any, error: Exception) -> None:
+        """Adds what DLPack could not pass on, or raises InvalidArgument with the reason. numpy has
+        no DLPack for types that are not its own, nor before 2.1 for read-only arrays."""
+        if isinstance(value, np.ndarray):
+            self._add_array(info, value)
+        elif isinstance(error, Error):
+            raise error
+        else:
+            raise InvalidArgument(
+                f"{self._where(info)}: expected a tensor of type {' or '.join(info.types)} that "
+                f"DLPack can pass on; got {type(value).__name__}: {error}") from error
+
+    def describe(self, info: SlotInfo, value: Any, stream: Optional[int],
+                 error: Optional[Exception]) -> object:
+        """A capsule that describes a value for native.execute_by_name. error: of its producer."""
+        if error is not None:
+            self.add_refused(info, value, error)
+        else:
+            self.add(info, value, stream)
+        return native.described(self.native.tensor(0), self)
+
+    def _add_array(self, info: SlotInfo, array: "np.ndarray[Any, Any]") -> None:
+        """A numpy array by numpy's own words of its memory."""
         code, bits = code_of(array.dtype, self._where(info))
         size = array.itemsize
         if any(stride % size for stride in array.strides):
@@ -119,18 +146,65 @@ class Arguments:
 
     def add_spec(self, info: SlotInfo, value: Any, stream: Optional[int] = None) -> None:
         """Adds a TensorSpec, a (type, shape) pair, or as add."""
-        if not isinstance(value, tuple) or len(value) not in (2, 3) or isinstance(value[0], int):
+        if not is_spec(value):
             self.add(info, value, stream)
             return
         spec, where = TensorSpec(*value), self._where(info)
         code, bits = code_of(spec.dtype, where)
-        device_type, device_id = (integer(f"{where}: device", number, "int32")
-                                  for number in spec.device or (0, 0))
-        shape = [-1 if size is None else integer(f"{where}: shape", size, "int64")
-                 for size in spec.shape]
+        place = sizes(f"{where}: device", (0, 0) if spec.device is None else spec.device)
+        if len(place) != 2:
+            raise InvalidArgument(f"{where}: device: expected DLPack's (type, id); got "
+                                  f"{shown(spec.device)}")
+        device_type, device_id = (integer(f"{where}: device", number, "int32") for number in place)
+        given: Any = spec.shape
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            given = [-1 if size is None else size for size in given]
+        shape = sizes(f"{where}: shape", given)
         if not self.native.add_shape(info.slot, device_type, device_id, code, bits, shape):
             raise InvalidArgument(f"{where}: expected at most {native.ATTN_MAX_RANK} axes; "
                                   f"got {len(shape)}")
+
+
+class Names:
+    """The inputs and outputs of an operator by name. title: operator with label, for messages."""
+
+    def __init__(self, title: str, inputs: Sequence[SlotInfo],
+                 outputs: Sequence[SlotInfo]) -> None:
+        self.title = title
+        self._inputs = {info.name: info for info in inputs}
+        self._outputs = {info.name: info for info in outputs}
+
+    def _find(self, slots: Mapping[str, SlotInfo], kind: str, name: Any) -> SlotInfo:
+        try:
+            return slots[name]
+        except (KeyError, TypeError):
+            raise InvalidArgument(f"{self.title} has no {kind} {name!r}; there are "
+                                  f"{', '.join(slots)}") from None
+
+    def input(self, name: str) -> SlotInfo:
+        """The input of that name."""
+        return self._find(self._inputs, "input", name)
+
+    def output(self, name: str) -> SlotInfo:
+        """The output of that name."""
+        return self._find(self._outputs, "output", name)
+
+    def by_name(self) -> tuple[dict[str, int], dict[str, int], Callable[..., object], type]:
+        """What native.execute_by_name takes."""
+        return ({name: info.slot for name, info in self._inputs.items()},
+                {name: info.slot for name, info in self._outputs.items()}, self._describe, Tensor)
+
+    def mapping(self, kind: str, values: Any) -> Mapping[str, Any]:
+        """What a caller gave as tensors by name."""
+        if not isinstance(values, Mapping):
+            raise InvalidArgument(f"{self.title}: {kind}: expected a mapping of names to tensors; "
+                                  f"got {type(values).__name__}")
+        return values
+
+    def _describe(self, outputs: bool, name: Any, value: Any, stream: int,
+                  error: Optional[Exception]) -> object:
+        info = self.output(name) if outputs else self.input(name)
+        return Arguments(self.title).describe(info, value, stream or None, error)
 
 
 def spec_of(tensor: native.attn_tensor) -> TensorSpec:
@@ -140,12 +214,25 @@ def spec_of(tensor: native.attn_tensor) -> TensorSpec:
                       (tensor.device_type, tensor.device_id))
 
 
-def memory_of(value: Any, of: str = "") -> tuple[int, int]:
-    """(address, bytes) of a writable array without gaps, for scratch. of: as Arguments has it."""
+class Scratch(NamedTuple):
+    """Memory for scratch: its address, bytes, DLPack's device type, and what keeps it."""
+
+    address: int
+    size: int
+    device_type: int
+    keeps: object
+
+
+def memory_of(value: Any, of: str = "", stream: Optional[int] = None) -> Scratch:
+    """A writable array without gaps as scratch; it lives as long as the result. of: as Arguments
+    has it. stream: as Arguments.add has it."""
     arguments = Arguments(of)
     where = f"{of}: workspace" if of else "workspace"
-    info = SlotInfo("workspace", 0, False, ("uint8",), "(bytes)", 0, None)
-    arguments.add(info, value)
+    if not hasattr(value, "__dlpack__"):
+        raise InvalidArgument(f"{where}: expected an array that can be written to; got "
+                              f"{type(value).__name__}")
+    info = SlotInfo("workspace", 0, False, tuple(CODES), "(bytes)", 0, None)
+    arguments.add(info, value, stream)
     tensor = arguments.native.tensor(0)
     elements = 1
     for axis in reversed(range(tensor.ndim)):
@@ -156,7 +243,8 @@ def memory_of(value: Any, of: str = "") -> tuple[int, int]:
     if tensor.flags & native.ATTN_TENSOR_READ_ONLY:
         raise InvalidArgument(f"{where}: expected an array that can be written to; got a "
                               "read-only one")
-    return tensor.data + tensor.byte_offset, elements * tensor.dtype.bits // 8
+    return Scratch((tensor.data or 0) + tensor.byte_offset, elements * tensor.dtype.bits // 8,
+                   tensor.device_type, arguments)
 
 
 def _from_dlpack_of(root: str) -> Optional[Callable[[Any], Any]]:
@@ -188,8 +276,19 @@ class Family:
             if self._from_dlpack is not None:
                 return
 
-    def empty(self, spec: TensorSpec) -> Any:
-        """Memory for an output: of the family itself where it can be written to."""
+    def empty(self, spec: TensorSpec, where: str) -> Any:
+        """Memory for an output: of the family itself where it can be written to. where: operator
+        and output, for messages. Raises OutOfMemory."""
+        try:
+            return self._empty(spec)
+        except (MemoryError, ValueError, RuntimeError) as error:
+            if isinstance(error, (Error, NotImplementedError)) and not isinstance(
+                    error, OutOfMemory):
+                raise
+            raise OutOfMemory(f"{where}: no memory for {spec.dtype} {tuple(spec.shape)}: "
+                              f"{error}") from error
+
+    def _empty(self, spec: TensorSpec) -> Any:
         shape = tuple(-1 if size is None else size for size in spec.shape)
         if self._torch is not None:
             return self._torch.empty(shape, dtype=getattr(self._torch, spec.dtype),

@@ -1,12 +1,29 @@
 """Plain values on their way into the library: what does not fit there is refused in words."""
 
 import operator
-from typing import Any, Optional
+from typing import Any, Iterable, NoReturn, Optional
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, InvalidType
 
-_LIMITS = {"int32": (-2**31, 2**31 - 1), "int64": (-2**63, 2**63 - 1), "uint64": (0, 2**64 - 1)}
+_LIMITS = {"int32": (-2**31, 2**31 - 1), "int64": (-2**63, 2**63 - 1), "uint32": (0, 2**32 - 1),
+           "uint64": (0, 2**64 - 1)}
 _MOST_BITS_SHOWN = 256
+
+
+class Uncopied:
+    """What owns something of the library, and is one of its kind: a copy would give it back twice.
+    """
+
+    __slots__ = ()
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} of attn_c cannot be copied, nor pickled")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__copy__()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        self.__copy__()
 
 
 def shown(value: object) -> str:
@@ -25,15 +42,22 @@ def shown(value: object) -> str:
 
 
 def integer(name: str, value: Any, type_name: str) -> int:
-    """An integer of a type of the library. Raises TypeError for what is none."""
+    """An integer of a type of the library. Raises InvalidType for what is none."""
     try:
         number: int = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}: expected an integer; got {type(value).__name__}") from None
+        raise InvalidType(f"{name}: expected an integer; got {type(value).__name__}") from None
     least, most = _LIMITS[type_name]
     if not least <= number <= most:
         raise InvalidArgument(f"{name}: expected {least} to {most}; got {shown(number)}")
     return number
+
+
+def sizes(name: str, values: Any) -> tuple[int, ...]:
+    """Integers of a sequence, as shapes and strides are."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidArgument(f"{name}: expected a sequence of integers; got {shown(values)}")
+    return tuple(integer(name, value, "int64") for value in values)
 
 
 def address(name: str, value: Optional[int]) -> Optional[int]:
@@ -60,7 +84,7 @@ def text(name: str, value: Any) -> str:
         raise InvalidArgument(f"{name}: expected a text that UTF-8 can hold; got {value!r} "
                               f"({error.reason} at {error.start})") from error
     if not isinstance(checked, str):
-        raise TypeError(f"{name}: expected a text; got {type(value).__name__}")
+        raise InvalidType(f"{name}: expected a text; got {type(value).__name__}")
     if "\0" in checked:
         raise InvalidArgument(f"{name}: expected a text without NUL; got {value!r}")
     return checked

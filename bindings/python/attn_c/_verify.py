@@ -194,6 +194,8 @@ def _golden_suite(arguments: argparse.Namespace, report: dict[str, Any]) -> bool
     if not arguments.device.startswith("cpu"):
         report["suites"]["golden"] = {"passed": 0, "failed": 0, "skipped": len(_golden.names()),
                                       "reason": "the golden cases are calls of the CPU"}
+        if not arguments.json:
+            print(f"{len(_golden.names())} golden cases skipped: they are calls of the CPU")
         return True
     outcomes = run_golden(arguments.device)
     failed = [one for one in outcomes if one.wrong]
@@ -211,7 +213,6 @@ def _node_suite(arguments: argparse.Namespace, report: dict[str, Any]) -> bool:
     """Runs the node tests into the report; whether all is well."""
     import onnx
 
-    Context(arguments.device)  # a device that cannot be used is said before models are loaded
     outcomes = run(arguments.device, arguments.engine, arguments.operator or OPERATORS)
     counts = summary(outcomes)
     report["suites"]["node"] = {
@@ -240,7 +241,7 @@ def _wanted_suites(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """The command `verify`; 0 where nothing failed."""
+    """The command `verify`; 0 where something ran and nothing failed, 2 where nothing could."""
     wanted = _wanted_suites(arguments)
     has_onnx = importlib.util.find_spec("onnx") is not None
     if wanted == ("node",) and not has_onnx:
@@ -249,15 +250,19 @@ def main(arguments: argparse.Namespace) -> int:
     report: dict[str, Any] = {"device": arguments.device, "suites": {}}
     good = True
     try:
+        Context(arguments.device)  # a device that cannot be used is said before anything is loaded
         if "golden" in wanted:
             good = _golden_suite(arguments, report)
         if "node" in wanted and has_onnx:
             good = _node_suite(arguments, report) and good
     except Error as error:
-        print(f"verify: {error}", file=sys.stderr)
+        print(f"verify: every case of {' and '.join(wanted)} is skipped: {error}", file=sys.stderr)
         return 2
     if arguments.json:
         _report.as_json(report)
     elif "node" in wanted and not has_onnx:
         print("node tests skipped: the package onnx is not here (pip install 'attn_c[test]')")
+    if not any(suite["passed"] or suite["failed"] for suite in report["suites"].values()):
+        print("verify: nothing was run", file=sys.stderr)
+        return 2 if good else 1
     return 0 if good else 1

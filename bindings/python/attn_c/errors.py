@@ -26,6 +26,10 @@ class InvalidArgument(Error, ValueError):
     status = native.ATTN_INVALID_ARGUMENT
 
 
+class InvalidType(InvalidArgument, TypeError):
+    """The caller's mistake: a value of the wrong type in Python."""
+
+
 class Unsupported(Error, NotImplementedError):
     """A legal request that no engine serves."""
 

@@ -21,7 +21,6 @@ from . import native
 from ._context import Context
 from ._dtypes import code_of, numpy_type
 from ._introspection import devices, operators
-from ._plan import execute_desc
 from ._tensors import Arguments
 from .errors import DeviceFailed, Internal, Unsupported
 
@@ -144,11 +143,11 @@ class NodeRun(onnx.backend.base.BackendRep):
         plan = self._op._prepare(ins, outs, engine=self._engine)
         self.engines = self._engines_of(plan.describe())
         session = self._context.session()
-        plan.run(ins, outs, session, execute_desc())
+        plan.run(ins, outs, session)
         memory.wait()
-        bits, text = session.poll_faults()
-        if bits:
-            raise DeviceFailed(f"the node faulted: {text}")
+        faults = session.poll_faults()
+        if faults:
+            raise DeviceFailed(f"the node faulted: {faults.text}")
         for name, address in places.items():
             if address:
                 memory.copy(results[name].ctypes.data, address, results[name].nbytes)

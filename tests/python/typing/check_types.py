@@ -17,8 +17,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 SOURCES = ROOT / "bindings" / "python"
-PUBLIC = ("errors", "_introspection", "_context", "_op", "_plan", "_binding", "_memory", "_graph",
-          "_tensors")
+PUBLIC = ("errors", "_introspection", "_context", "_sessions", "_op", "_plan", "_binding",
+          "_memory", "_graph", "_tensors")
 EXPECTED, INTERFACE = HERE / "program.expected", HERE / "interface.pyi"
 
 

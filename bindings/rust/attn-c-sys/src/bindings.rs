@@ -1617,389 +1617,251 @@ const _: () = {
 };
 pub struct AttnC {
     __library: ::libloading::Library,
-    pub attn_version: Result<
-        unsafe extern "C" fn() -> *const ::std::os::raw::c_char,
-        ::libloading::Error,
-    >,
-    pub attn_abi_version: Result<unsafe extern "C" fn() -> u32, ::libloading::Error>,
-    pub attn_get_api: Result<
-        unsafe extern "C" fn(
-            minimum_abi: u32,
-            table: *mut *const attn_api,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_device_count: Result<
-        unsafe extern "C" fn(count: *mut u32, error: *mut attn_error) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_device_get_info: Result<
-        unsafe extern "C" fn(
-            index: u32,
-            info: *mut attn_device_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_operator_count: Result<
-        unsafe extern "C" fn(count: *mut u32, error: *mut attn_error) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_operator_get_info: Result<
-        unsafe extern "C" fn(
-            index: u32,
-            info: *mut attn_operator_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_operator_get_input: Result<
-        unsafe extern "C" fn(
-            index: u32,
-            position: u32,
-            info: *mut attn_slot_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_operator_get_output: Result<
-        unsafe extern "C" fn(
-            index: u32,
-            position: u32,
-            info: *mut attn_slot_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_operator_get_attribute: Result<
-        unsafe extern "C" fn(
-            index: u32,
-            position: u32,
-            info: *mut attn_attribute_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_fault_text: Result<
-        unsafe extern "C" fn(
-            bits: u32,
-            buffer: *mut ::std::os::raw::c_char,
-            capacity: usize,
-            needed: *mut usize,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_context_create: Result<
-        unsafe extern "C" fn(
-            desc: *const attn_context_desc,
-            context: *mut *mut attn_context,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_context_release: Result<
-        unsafe extern "C" fn(context: *mut attn_context),
-        ::libloading::Error,
-    >,
-    pub attn_context_get_info: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            info: *mut attn_context_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_context_get_stats: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            stats: *mut attn_context_stats,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_context_trim: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_op_create: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            desc: *const attn_op_desc,
-            op: *mut *mut attn_op,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_op_release: Result<
-        unsafe extern "C" fn(op: *mut attn_op),
-        ::libloading::Error,
-    >,
-    pub attn_op_query: Result<
-        unsafe extern "C" fn(
-            op: *mut attn_op,
-            desc: *const attn_query_desc,
-            support: *mut attn_support,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_op_infer_output: Result<
-        unsafe extern "C" fn(
-            op: *mut attn_op,
-            inputs: *const attn_arg,
-            input_count: u32,
-            slot: u32,
-            output: *mut attn_tensor,
-            depends_on_value: *mut u32,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_op_prepare: Result<
-        unsafe extern "C" fn(
-            op: *mut attn_op,
-            desc: *const attn_prepare_desc,
-            plan: *mut *mut attn_plan,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_plan_release: Result<
-        unsafe extern "C" fn(plan: *mut attn_plan),
-        ::libloading::Error,
-    >,
-    pub attn_plan_get_info: Result<
-        unsafe extern "C" fn(
-            plan: *mut attn_plan,
-            info: *mut attn_plan_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_plan_describe: Result<
-        unsafe extern "C" fn(
-            plan: *mut attn_plan,
-            buffer: *mut ::std::os::raw::c_char,
-            capacity: usize,
-            needed: *mut usize,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_plan_execute: Result<
-        unsafe extern "C" fn(
-            plan: *mut attn_plan,
-            session: *mut attn_session,
-            inputs: *const attn_arg,
-            input_count: u32,
-            outputs: *const attn_arg,
-            output_count: u32,
-            desc: *const attn_execute_desc,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_session_create: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            desc: *const attn_session_desc,
-            session: *mut *mut attn_session,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_session_release: Result<
-        unsafe extern "C" fn(session: *mut attn_session),
-        ::libloading::Error,
-    >,
-    pub attn_session_poll_faults: Result<
-        unsafe extern "C" fn(
-            session: *mut attn_session,
-            info: *mut attn_fault_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_session_clear_faults: Result<
-        unsafe extern "C" fn(
-            session: *mut attn_session,
-            stream: *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_create: Result<
-        unsafe extern "C" fn(
-            op: *mut attn_op,
-            session: *mut attn_session,
-            binding: *mut *mut attn_binding,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_release: Result<
-        unsafe extern "C" fn(binding: *mut attn_binding),
-        ::libloading::Error,
-    >,
-    pub attn_binding_set_input: Result<
-        unsafe extern "C" fn(
-            binding: *mut attn_binding,
-            slot: u32,
-            tensor: *const attn_tensor,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_set_output: Result<
-        unsafe extern "C" fn(
-            binding: *mut attn_binding,
-            slot: u32,
-            tensor: *const attn_tensor,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_set_tensors: Result<
-        unsafe extern "C" fn(
-            binding: *mut attn_binding,
-            inputs: *const attn_arg,
-            input_count: u32,
-            outputs: *const attn_arg,
-            output_count: u32,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_prepare: Result<
-        unsafe extern "C" fn(
-            binding: *mut attn_binding,
-            desc: *const attn_prepare_desc,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_execute: Result<
-        unsafe extern "C" fn(
-            binding: *mut attn_binding,
-            desc: *const attn_execute_desc,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_capture_support: Result<
-        unsafe extern "C" fn(
-            binding: *mut attn_binding,
-            info: *mut attn_plan_info,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_binding_describe: Result<
-        unsafe extern "C" fn(
-            binding: *mut attn_binding,
-            buffer: *mut ::std::os::raw::c_char,
-            capacity: usize,
-            needed: *mut usize,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_get_api: Result<
-        unsafe extern "C" fn(
-            minimum_abi: u32,
-            table: *mut *const attn_host_api,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_memory_alloc: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            kind: u32,
-            bytes: u64,
-            memory: *mut *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_memory_free: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            kind: u32,
-            memory: *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_memory_copy: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            target: *mut ::std::os::raw::c_void,
-            source: *const ::std::os::raw::c_void,
-            bytes: u64,
-            stream: *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_stream_create: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            stream: *mut *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_stream_synchronize: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            stream: *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_stream_release: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            stream: *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_graph_begin_capture: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            stream: *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_graph_end_capture: Result<
-        unsafe extern "C" fn(
-            context: *mut attn_context,
-            stream: *mut ::std::os::raw::c_void,
-            graph: *mut *mut attn_host_graph,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_graph_launch: Result<
-        unsafe extern "C" fn(
-            graph: *mut attn_host_graph,
-            stream: *mut ::std::os::raw::c_void,
-            error: *mut attn_error,
-        ) -> attn_status,
-        ::libloading::Error,
-    >,
-    pub attn_host_graph_release: Result<
-        unsafe extern "C" fn(graph: *mut attn_host_graph),
-        ::libloading::Error,
-    >,
+    pub attn_version: unsafe extern "C" fn() -> *const ::std::os::raw::c_char,
+    pub attn_abi_version: unsafe extern "C" fn() -> u32,
+    pub attn_get_api: unsafe extern "C" fn(
+        minimum_abi: u32,
+        table: *mut *const attn_api,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_device_count: unsafe extern "C" fn(
+        count: *mut u32,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_device_get_info: unsafe extern "C" fn(
+        index: u32,
+        info: *mut attn_device_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_operator_count: unsafe extern "C" fn(
+        count: *mut u32,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_operator_get_info: unsafe extern "C" fn(
+        index: u32,
+        info: *mut attn_operator_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_operator_get_input: unsafe extern "C" fn(
+        index: u32,
+        position: u32,
+        info: *mut attn_slot_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_operator_get_output: unsafe extern "C" fn(
+        index: u32,
+        position: u32,
+        info: *mut attn_slot_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_operator_get_attribute: unsafe extern "C" fn(
+        index: u32,
+        position: u32,
+        info: *mut attn_attribute_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_fault_text: unsafe extern "C" fn(
+        bits: u32,
+        buffer: *mut ::std::os::raw::c_char,
+        capacity: usize,
+        needed: *mut usize,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_context_create: unsafe extern "C" fn(
+        desc: *const attn_context_desc,
+        context: *mut *mut attn_context,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_context_release: unsafe extern "C" fn(context: *mut attn_context),
+    pub attn_context_get_info: unsafe extern "C" fn(
+        context: *mut attn_context,
+        info: *mut attn_context_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_context_get_stats: unsafe extern "C" fn(
+        context: *mut attn_context,
+        stats: *mut attn_context_stats,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_context_trim: unsafe extern "C" fn(
+        context: *mut attn_context,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_op_create: unsafe extern "C" fn(
+        context: *mut attn_context,
+        desc: *const attn_op_desc,
+        op: *mut *mut attn_op,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_op_release: unsafe extern "C" fn(op: *mut attn_op),
+    pub attn_op_query: unsafe extern "C" fn(
+        op: *mut attn_op,
+        desc: *const attn_query_desc,
+        support: *mut attn_support,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_op_infer_output: unsafe extern "C" fn(
+        op: *mut attn_op,
+        inputs: *const attn_arg,
+        input_count: u32,
+        slot: u32,
+        output: *mut attn_tensor,
+        depends_on_value: *mut u32,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_op_prepare: unsafe extern "C" fn(
+        op: *mut attn_op,
+        desc: *const attn_prepare_desc,
+        plan: *mut *mut attn_plan,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_plan_release: unsafe extern "C" fn(plan: *mut attn_plan),
+    pub attn_plan_get_info: unsafe extern "C" fn(
+        plan: *mut attn_plan,
+        info: *mut attn_plan_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_plan_describe: unsafe extern "C" fn(
+        plan: *mut attn_plan,
+        buffer: *mut ::std::os::raw::c_char,
+        capacity: usize,
+        needed: *mut usize,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_plan_execute: unsafe extern "C" fn(
+        plan: *mut attn_plan,
+        session: *mut attn_session,
+        inputs: *const attn_arg,
+        input_count: u32,
+        outputs: *const attn_arg,
+        output_count: u32,
+        desc: *const attn_execute_desc,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_session_create: unsafe extern "C" fn(
+        context: *mut attn_context,
+        desc: *const attn_session_desc,
+        session: *mut *mut attn_session,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_session_release: unsafe extern "C" fn(session: *mut attn_session),
+    pub attn_session_poll_faults: unsafe extern "C" fn(
+        session: *mut attn_session,
+        info: *mut attn_fault_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_session_clear_faults: unsafe extern "C" fn(
+        session: *mut attn_session,
+        stream: *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_create: unsafe extern "C" fn(
+        op: *mut attn_op,
+        session: *mut attn_session,
+        binding: *mut *mut attn_binding,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_release: unsafe extern "C" fn(binding: *mut attn_binding),
+    pub attn_binding_set_input: unsafe extern "C" fn(
+        binding: *mut attn_binding,
+        slot: u32,
+        tensor: *const attn_tensor,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_set_output: unsafe extern "C" fn(
+        binding: *mut attn_binding,
+        slot: u32,
+        tensor: *const attn_tensor,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_set_tensors: unsafe extern "C" fn(
+        binding: *mut attn_binding,
+        inputs: *const attn_arg,
+        input_count: u32,
+        outputs: *const attn_arg,
+        output_count: u32,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_prepare: unsafe extern "C" fn(
+        binding: *mut attn_binding,
+        desc: *const attn_prepare_desc,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_execute: unsafe extern "C" fn(
+        binding: *mut attn_binding,
+        desc: *const attn_execute_desc,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_capture_support: unsafe extern "C" fn(
+        binding: *mut attn_binding,
+        info: *mut attn_plan_info,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_binding_describe: unsafe extern "C" fn(
+        binding: *mut attn_binding,
+        buffer: *mut ::std::os::raw::c_char,
+        capacity: usize,
+        needed: *mut usize,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_get_api: unsafe extern "C" fn(
+        minimum_abi: u32,
+        table: *mut *const attn_host_api,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_memory_alloc: unsafe extern "C" fn(
+        context: *mut attn_context,
+        kind: u32,
+        bytes: u64,
+        memory: *mut *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_memory_free: unsafe extern "C" fn(
+        context: *mut attn_context,
+        kind: u32,
+        memory: *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_memory_copy: unsafe extern "C" fn(
+        context: *mut attn_context,
+        target: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: u64,
+        stream: *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_stream_create: unsafe extern "C" fn(
+        context: *mut attn_context,
+        stream: *mut *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_stream_synchronize: unsafe extern "C" fn(
+        context: *mut attn_context,
+        stream: *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_stream_release: unsafe extern "C" fn(
+        context: *mut attn_context,
+        stream: *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_graph_begin_capture: unsafe extern "C" fn(
+        context: *mut attn_context,
+        stream: *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_graph_end_capture: unsafe extern "C" fn(
+        context: *mut attn_context,
+        stream: *mut ::std::os::raw::c_void,
+        graph: *mut *mut attn_host_graph,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_graph_launch: unsafe extern "C" fn(
+        graph: *mut attn_host_graph,
+        stream: *mut ::std::os::raw::c_void,
+        error: *mut attn_error,
+    ) -> attn_status,
+    pub attn_host_graph_release: unsafe extern "C" fn(graph: *mut attn_host_graph),
 }
 impl AttnC {
     pub unsafe fn new<P>(path: P) -> Result<Self, ::libloading::Error>
@@ -2015,123 +1877,123 @@ impl AttnC {
         L: Into<::libloading::Library>,
     {
         let __library = library.into();
-        let attn_version = __library.get(b"attn_version\0").map(|sym| *sym);
-        let attn_abi_version = __library.get(b"attn_abi_version\0").map(|sym| *sym);
-        let attn_get_api = __library.get(b"attn_get_api\0").map(|sym| *sym);
-        let attn_device_count = __library.get(b"attn_device_count\0").map(|sym| *sym);
+        let attn_version = __library.get(b"attn_version\0").map(|sym| *sym)?;
+        let attn_abi_version = __library.get(b"attn_abi_version\0").map(|sym| *sym)?;
+        let attn_get_api = __library.get(b"attn_get_api\0").map(|sym| *sym)?;
+        let attn_device_count = __library.get(b"attn_device_count\0").map(|sym| *sym)?;
         let attn_device_get_info = __library
             .get(b"attn_device_get_info\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_operator_count = __library
             .get(b"attn_operator_count\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_operator_get_info = __library
             .get(b"attn_operator_get_info\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_operator_get_input = __library
             .get(b"attn_operator_get_input\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_operator_get_output = __library
             .get(b"attn_operator_get_output\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_operator_get_attribute = __library
             .get(b"attn_operator_get_attribute\0")
-            .map(|sym| *sym);
-        let attn_fault_text = __library.get(b"attn_fault_text\0").map(|sym| *sym);
+            .map(|sym| *sym)?;
+        let attn_fault_text = __library.get(b"attn_fault_text\0").map(|sym| *sym)?;
         let attn_context_create = __library
             .get(b"attn_context_create\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_context_release = __library
             .get(b"attn_context_release\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_context_get_info = __library
             .get(b"attn_context_get_info\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_context_get_stats = __library
             .get(b"attn_context_get_stats\0")
-            .map(|sym| *sym);
-        let attn_context_trim = __library.get(b"attn_context_trim\0").map(|sym| *sym);
-        let attn_op_create = __library.get(b"attn_op_create\0").map(|sym| *sym);
-        let attn_op_release = __library.get(b"attn_op_release\0").map(|sym| *sym);
-        let attn_op_query = __library.get(b"attn_op_query\0").map(|sym| *sym);
+            .map(|sym| *sym)?;
+        let attn_context_trim = __library.get(b"attn_context_trim\0").map(|sym| *sym)?;
+        let attn_op_create = __library.get(b"attn_op_create\0").map(|sym| *sym)?;
+        let attn_op_release = __library.get(b"attn_op_release\0").map(|sym| *sym)?;
+        let attn_op_query = __library.get(b"attn_op_query\0").map(|sym| *sym)?;
         let attn_op_infer_output = __library
             .get(b"attn_op_infer_output\0")
-            .map(|sym| *sym);
-        let attn_op_prepare = __library.get(b"attn_op_prepare\0").map(|sym| *sym);
-        let attn_plan_release = __library.get(b"attn_plan_release\0").map(|sym| *sym);
-        let attn_plan_get_info = __library.get(b"attn_plan_get_info\0").map(|sym| *sym);
-        let attn_plan_describe = __library.get(b"attn_plan_describe\0").map(|sym| *sym);
-        let attn_plan_execute = __library.get(b"attn_plan_execute\0").map(|sym| *sym);
+            .map(|sym| *sym)?;
+        let attn_op_prepare = __library.get(b"attn_op_prepare\0").map(|sym| *sym)?;
+        let attn_plan_release = __library.get(b"attn_plan_release\0").map(|sym| *sym)?;
+        let attn_plan_get_info = __library.get(b"attn_plan_get_info\0").map(|sym| *sym)?;
+        let attn_plan_describe = __library.get(b"attn_plan_describe\0").map(|sym| *sym)?;
+        let attn_plan_execute = __library.get(b"attn_plan_execute\0").map(|sym| *sym)?;
         let attn_session_create = __library
             .get(b"attn_session_create\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_session_release = __library
             .get(b"attn_session_release\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_session_poll_faults = __library
             .get(b"attn_session_poll_faults\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_session_clear_faults = __library
             .get(b"attn_session_clear_faults\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_create = __library
             .get(b"attn_binding_create\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_release = __library
             .get(b"attn_binding_release\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_set_input = __library
             .get(b"attn_binding_set_input\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_set_output = __library
             .get(b"attn_binding_set_output\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_set_tensors = __library
             .get(b"attn_binding_set_tensors\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_prepare = __library
             .get(b"attn_binding_prepare\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_execute = __library
             .get(b"attn_binding_execute\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_capture_support = __library
             .get(b"attn_binding_capture_support\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_binding_describe = __library
             .get(b"attn_binding_describe\0")
-            .map(|sym| *sym);
-        let attn_host_get_api = __library.get(b"attn_host_get_api\0").map(|sym| *sym);
+            .map(|sym| *sym)?;
+        let attn_host_get_api = __library.get(b"attn_host_get_api\0").map(|sym| *sym)?;
         let attn_host_memory_alloc = __library
             .get(b"attn_host_memory_alloc\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_memory_free = __library
             .get(b"attn_host_memory_free\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_memory_copy = __library
             .get(b"attn_host_memory_copy\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_stream_create = __library
             .get(b"attn_host_stream_create\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_stream_synchronize = __library
             .get(b"attn_host_stream_synchronize\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_stream_release = __library
             .get(b"attn_host_stream_release\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_graph_begin_capture = __library
             .get(b"attn_host_graph_begin_capture\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_graph_end_capture = __library
             .get(b"attn_host_graph_end_capture\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_graph_launch = __library
             .get(b"attn_host_graph_launch\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         let attn_host_graph_release = __library
             .get(b"attn_host_graph_release\0")
-            .map(|sym| *sym);
+            .map(|sym| *sym)?;
         Ok(AttnC {
             __library,
             attn_version,
@@ -2186,10 +2048,10 @@ impl AttnC {
         })
     }
     pub unsafe fn attn_version(&self) -> *const ::std::os::raw::c_char {
-        (self.attn_version.as_ref().expect("Expected function, got error."))()
+        (self.attn_version)()
     }
     pub unsafe fn attn_abi_version(&self) -> u32 {
-        (self.attn_abi_version.as_ref().expect("Expected function, got error."))()
+        (self.attn_abi_version)()
     }
     pub unsafe fn attn_get_api(
         &self,
@@ -2197,20 +2059,14 @@ impl AttnC {
         table: *mut *const attn_api,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_get_api
-            .as_ref()
-            .expect("Expected function, got error."))(minimum_abi, table, error)
+        (self.attn_get_api)(minimum_abi, table, error)
     }
     pub unsafe fn attn_device_count(
         &self,
         count: *mut u32,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_device_count
-            .as_ref()
-            .expect("Expected function, got error."))(count, error)
+        (self.attn_device_count)(count, error)
     }
     pub unsafe fn attn_device_get_info(
         &self,
@@ -2218,20 +2074,14 @@ impl AttnC {
         info: *mut attn_device_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_device_get_info
-            .as_ref()
-            .expect("Expected function, got error."))(index, info, error)
+        (self.attn_device_get_info)(index, info, error)
     }
     pub unsafe fn attn_operator_count(
         &self,
         count: *mut u32,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_operator_count
-            .as_ref()
-            .expect("Expected function, got error."))(count, error)
+        (self.attn_operator_count)(count, error)
     }
     pub unsafe fn attn_operator_get_info(
         &self,
@@ -2239,10 +2089,7 @@ impl AttnC {
         info: *mut attn_operator_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_operator_get_info
-            .as_ref()
-            .expect("Expected function, got error."))(index, info, error)
+        (self.attn_operator_get_info)(index, info, error)
     }
     pub unsafe fn attn_operator_get_input(
         &self,
@@ -2251,10 +2098,7 @@ impl AttnC {
         info: *mut attn_slot_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_operator_get_input
-            .as_ref()
-            .expect("Expected function, got error."))(index, position, info, error)
+        (self.attn_operator_get_input)(index, position, info, error)
     }
     pub unsafe fn attn_operator_get_output(
         &self,
@@ -2263,10 +2107,7 @@ impl AttnC {
         info: *mut attn_slot_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_operator_get_output
-            .as_ref()
-            .expect("Expected function, got error."))(index, position, info, error)
+        (self.attn_operator_get_output)(index, position, info, error)
     }
     pub unsafe fn attn_operator_get_attribute(
         &self,
@@ -2275,10 +2116,7 @@ impl AttnC {
         info: *mut attn_attribute_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_operator_get_attribute
-            .as_ref()
-            .expect("Expected function, got error."))(index, position, info, error)
+        (self.attn_operator_get_attribute)(index, position, info, error)
     }
     pub unsafe fn attn_fault_text(
         &self,
@@ -2288,12 +2126,7 @@ impl AttnC {
         needed: *mut usize,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_fault_text
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(bits, buffer, capacity, needed, error)
+        (self.attn_fault_text)(bits, buffer, capacity, needed, error)
     }
     pub unsafe fn attn_context_create(
         &self,
@@ -2301,16 +2134,10 @@ impl AttnC {
         context: *mut *mut attn_context,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_context_create
-            .as_ref()
-            .expect("Expected function, got error."))(desc, context, error)
+        (self.attn_context_create)(desc, context, error)
     }
     pub unsafe fn attn_context_release(&self, context: *mut attn_context) {
-        (self
-            .attn_context_release
-            .as_ref()
-            .expect("Expected function, got error."))(context)
+        (self.attn_context_release)(context)
     }
     pub unsafe fn attn_context_get_info(
         &self,
@@ -2318,10 +2145,7 @@ impl AttnC {
         info: *mut attn_context_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_context_get_info
-            .as_ref()
-            .expect("Expected function, got error."))(context, info, error)
+        (self.attn_context_get_info)(context, info, error)
     }
     pub unsafe fn attn_context_get_stats(
         &self,
@@ -2329,20 +2153,14 @@ impl AttnC {
         stats: *mut attn_context_stats,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_context_get_stats
-            .as_ref()
-            .expect("Expected function, got error."))(context, stats, error)
+        (self.attn_context_get_stats)(context, stats, error)
     }
     pub unsafe fn attn_context_trim(
         &self,
         context: *mut attn_context,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_context_trim
-            .as_ref()
-            .expect("Expected function, got error."))(context, error)
+        (self.attn_context_trim)(context, error)
     }
     pub unsafe fn attn_op_create(
         &self,
@@ -2351,13 +2169,10 @@ impl AttnC {
         op: *mut *mut attn_op,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_op_create
-            .as_ref()
-            .expect("Expected function, got error."))(context, desc, op, error)
+        (self.attn_op_create)(context, desc, op, error)
     }
     pub unsafe fn attn_op_release(&self, op: *mut attn_op) {
-        (self.attn_op_release.as_ref().expect("Expected function, got error."))(op)
+        (self.attn_op_release)(op)
     }
     pub unsafe fn attn_op_query(
         &self,
@@ -2366,10 +2181,7 @@ impl AttnC {
         support: *mut attn_support,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_op_query
-            .as_ref()
-            .expect("Expected function, got error."))(op, desc, support, error)
+        (self.attn_op_query)(op, desc, support, error)
     }
     pub unsafe fn attn_op_infer_output(
         &self,
@@ -2382,11 +2194,15 @@ impl AttnC {
         error: *mut attn_error,
     ) -> attn_status {
         (self
-            .attn_op_infer_output
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(op, inputs, input_count, slot, output, depends_on_value, error)
+            .attn_op_infer_output)(
+            op,
+            inputs,
+            input_count,
+            slot,
+            output,
+            depends_on_value,
+            error,
+        )
     }
     pub unsafe fn attn_op_prepare(
         &self,
@@ -2395,13 +2211,10 @@ impl AttnC {
         plan: *mut *mut attn_plan,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_op_prepare
-            .as_ref()
-            .expect("Expected function, got error."))(op, desc, plan, error)
+        (self.attn_op_prepare)(op, desc, plan, error)
     }
     pub unsafe fn attn_plan_release(&self, plan: *mut attn_plan) {
-        (self.attn_plan_release.as_ref().expect("Expected function, got error."))(plan)
+        (self.attn_plan_release)(plan)
     }
     pub unsafe fn attn_plan_get_info(
         &self,
@@ -2409,10 +2222,7 @@ impl AttnC {
         info: *mut attn_plan_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_plan_get_info
-            .as_ref()
-            .expect("Expected function, got error."))(plan, info, error)
+        (self.attn_plan_get_info)(plan, info, error)
     }
     pub unsafe fn attn_plan_describe(
         &self,
@@ -2422,12 +2232,7 @@ impl AttnC {
         needed: *mut usize,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_plan_describe
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(plan, buffer, capacity, needed, error)
+        (self.attn_plan_describe)(plan, buffer, capacity, needed, error)
     }
     pub unsafe fn attn_plan_execute(
         &self,
@@ -2441,11 +2246,16 @@ impl AttnC {
         error: *mut attn_error,
     ) -> attn_status {
         (self
-            .attn_plan_execute
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(plan, session, inputs, input_count, outputs, output_count, desc, error)
+            .attn_plan_execute)(
+            plan,
+            session,
+            inputs,
+            input_count,
+            outputs,
+            output_count,
+            desc,
+            error,
+        )
     }
     pub unsafe fn attn_session_create(
         &self,
@@ -2454,16 +2264,10 @@ impl AttnC {
         session: *mut *mut attn_session,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_session_create
-            .as_ref()
-            .expect("Expected function, got error."))(context, desc, session, error)
+        (self.attn_session_create)(context, desc, session, error)
     }
     pub unsafe fn attn_session_release(&self, session: *mut attn_session) {
-        (self
-            .attn_session_release
-            .as_ref()
-            .expect("Expected function, got error."))(session)
+        (self.attn_session_release)(session)
     }
     pub unsafe fn attn_session_poll_faults(
         &self,
@@ -2471,10 +2275,7 @@ impl AttnC {
         info: *mut attn_fault_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_session_poll_faults
-            .as_ref()
-            .expect("Expected function, got error."))(session, info, error)
+        (self.attn_session_poll_faults)(session, info, error)
     }
     pub unsafe fn attn_session_clear_faults(
         &self,
@@ -2482,10 +2283,7 @@ impl AttnC {
         stream: *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_session_clear_faults
-            .as_ref()
-            .expect("Expected function, got error."))(session, stream, error)
+        (self.attn_session_clear_faults)(session, stream, error)
     }
     pub unsafe fn attn_binding_create(
         &self,
@@ -2494,16 +2292,10 @@ impl AttnC {
         binding: *mut *mut attn_binding,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_binding_create
-            .as_ref()
-            .expect("Expected function, got error."))(op, session, binding, error)
+        (self.attn_binding_create)(op, session, binding, error)
     }
     pub unsafe fn attn_binding_release(&self, binding: *mut attn_binding) {
-        (self
-            .attn_binding_release
-            .as_ref()
-            .expect("Expected function, got error."))(binding)
+        (self.attn_binding_release)(binding)
     }
     pub unsafe fn attn_binding_set_input(
         &self,
@@ -2512,10 +2304,7 @@ impl AttnC {
         tensor: *const attn_tensor,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_binding_set_input
-            .as_ref()
-            .expect("Expected function, got error."))(binding, slot, tensor, error)
+        (self.attn_binding_set_input)(binding, slot, tensor, error)
     }
     pub unsafe fn attn_binding_set_output(
         &self,
@@ -2524,10 +2313,7 @@ impl AttnC {
         tensor: *const attn_tensor,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_binding_set_output
-            .as_ref()
-            .expect("Expected function, got error."))(binding, slot, tensor, error)
+        (self.attn_binding_set_output)(binding, slot, tensor, error)
     }
     pub unsafe fn attn_binding_set_tensors(
         &self,
@@ -2539,11 +2325,14 @@ impl AttnC {
         error: *mut attn_error,
     ) -> attn_status {
         (self
-            .attn_binding_set_tensors
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(binding, inputs, input_count, outputs, output_count, error)
+            .attn_binding_set_tensors)(
+            binding,
+            inputs,
+            input_count,
+            outputs,
+            output_count,
+            error,
+        )
     }
     pub unsafe fn attn_binding_prepare(
         &self,
@@ -2551,10 +2340,7 @@ impl AttnC {
         desc: *const attn_prepare_desc,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_binding_prepare
-            .as_ref()
-            .expect("Expected function, got error."))(binding, desc, error)
+        (self.attn_binding_prepare)(binding, desc, error)
     }
     pub unsafe fn attn_binding_execute(
         &self,
@@ -2562,10 +2348,7 @@ impl AttnC {
         desc: *const attn_execute_desc,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_binding_execute
-            .as_ref()
-            .expect("Expected function, got error."))(binding, desc, error)
+        (self.attn_binding_execute)(binding, desc, error)
     }
     pub unsafe fn attn_binding_capture_support(
         &self,
@@ -2573,10 +2356,7 @@ impl AttnC {
         info: *mut attn_plan_info,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_binding_capture_support
-            .as_ref()
-            .expect("Expected function, got error."))(binding, info, error)
+        (self.attn_binding_capture_support)(binding, info, error)
     }
     pub unsafe fn attn_binding_describe(
         &self,
@@ -2586,12 +2366,7 @@ impl AttnC {
         needed: *mut usize,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_binding_describe
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(binding, buffer, capacity, needed, error)
+        (self.attn_binding_describe)(binding, buffer, capacity, needed, error)
     }
     pub unsafe fn attn_host_get_api(
         &self,
@@ -2599,10 +2374,7 @@ impl AttnC {
         table: *mut *const attn_host_api,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_get_api
-            .as_ref()
-            .expect("Expected function, got error."))(minimum_abi, table, error)
+        (self.attn_host_get_api)(minimum_abi, table, error)
     }
     pub unsafe fn attn_host_memory_alloc(
         &self,
@@ -2612,12 +2384,7 @@ impl AttnC {
         memory: *mut *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_memory_alloc
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(context, kind, bytes, memory, error)
+        (self.attn_host_memory_alloc)(context, kind, bytes, memory, error)
     }
     pub unsafe fn attn_host_memory_free(
         &self,
@@ -2626,10 +2393,7 @@ impl AttnC {
         memory: *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_memory_free
-            .as_ref()
-            .expect("Expected function, got error."))(context, kind, memory, error)
+        (self.attn_host_memory_free)(context, kind, memory, error)
     }
     pub unsafe fn attn_host_memory_copy(
         &self,
@@ -2640,12 +2404,7 @@ impl AttnC {
         stream: *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_memory_copy
-            .as_ref()
-            .expect(
-                "Expected function, got error.",
-            ))(context, target, source, bytes, stream, error)
+        (self.attn_host_memory_copy)(context, target, source, bytes, stream, error)
     }
     pub unsafe fn attn_host_stream_create(
         &self,
@@ -2653,10 +2412,7 @@ impl AttnC {
         stream: *mut *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_stream_create
-            .as_ref()
-            .expect("Expected function, got error."))(context, stream, error)
+        (self.attn_host_stream_create)(context, stream, error)
     }
     pub unsafe fn attn_host_stream_synchronize(
         &self,
@@ -2664,10 +2420,7 @@ impl AttnC {
         stream: *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_stream_synchronize
-            .as_ref()
-            .expect("Expected function, got error."))(context, stream, error)
+        (self.attn_host_stream_synchronize)(context, stream, error)
     }
     pub unsafe fn attn_host_stream_release(
         &self,
@@ -2675,10 +2428,7 @@ impl AttnC {
         stream: *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_stream_release
-            .as_ref()
-            .expect("Expected function, got error."))(context, stream, error)
+        (self.attn_host_stream_release)(context, stream, error)
     }
     pub unsafe fn attn_host_graph_begin_capture(
         &self,
@@ -2686,10 +2436,7 @@ impl AttnC {
         stream: *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_graph_begin_capture
-            .as_ref()
-            .expect("Expected function, got error."))(context, stream, error)
+        (self.attn_host_graph_begin_capture)(context, stream, error)
     }
     pub unsafe fn attn_host_graph_end_capture(
         &self,
@@ -2698,10 +2445,7 @@ impl AttnC {
         graph: *mut *mut attn_host_graph,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_graph_end_capture
-            .as_ref()
-            .expect("Expected function, got error."))(context, stream, graph, error)
+        (self.attn_host_graph_end_capture)(context, stream, graph, error)
     }
     pub unsafe fn attn_host_graph_launch(
         &self,
@@ -2709,15 +2453,9 @@ impl AttnC {
         stream: *mut ::std::os::raw::c_void,
         error: *mut attn_error,
     ) -> attn_status {
-        (self
-            .attn_host_graph_launch
-            .as_ref()
-            .expect("Expected function, got error."))(graph, stream, error)
+        (self.attn_host_graph_launch)(graph, stream, error)
     }
     pub unsafe fn attn_host_graph_release(&self, graph: *mut attn_host_graph) {
-        (self
-            .attn_host_graph_release
-            .as_ref()
-            .expect("Expected function, got error."))(graph)
+        (self.attn_host_graph_release)(graph)
     }
 }

@@ -17,3 +17,5 @@
 mod bindings;
 
 pub use bindings::*;
+/// What opens the library.
+pub use libloading;

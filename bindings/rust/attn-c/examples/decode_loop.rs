@@ -46,8 +46,8 @@ impl<'c> Sequence<'c> {
         let (keys, values, out) = (&mut self.keys, &mut self.values, &mut self.out);
         Ok(Arguments::new()
             .input(0, Tensor::in_device(&self.qkv, FLOAT, &[1, rows, WIDTH])?)
-            .in_place(3, 1, TensorMut::in_device(keys, FLOAT, &cache)?, None)
-            .in_place(4, 2, TensorMut::in_device(values, FLOAT, &cache)?, None)
+            .in_place(3, 1, TensorMut::in_device(keys, FLOAT, &cache)?, None)?
+            .in_place(4, 2, TensorMut::in_device(values, FLOAT, &cache)?, None)?
             .input(5, Tensor::in_device(&self.last, ElementType::INT32, &[1])?)
             .input(6, Tensor::new(bound, &[1])?)
             .output(0, TensorMut::in_device(out, FLOAT, &[1, rows, HEADS * SIZE])?))
@@ -93,7 +93,7 @@ impl<'c> Runner<'c> {
 
     fn launch(&self, plan: &Plan, sequence: &mut Sequence<'_>, rows: i64) -> Result<()> {
         let options = ExecuteOptions::new().on(&self.stream);
-        plan.execute(&self.session, &sequence.arguments(rows, &self.bound)?, &options)
+        plan.execute(&self.session, &mut sequence.arguments(rows, &self.bound)?, options)
     }
 
     /// Feeds tokens and runs them at once.

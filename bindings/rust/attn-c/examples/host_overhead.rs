@@ -18,18 +18,17 @@ fn measure() -> Result<f64> {
     let session = Session::new(&context, "")?;
     let (qkv, last, total) = ([0.5_f32; 192], [0_i32], [1_i32]);
     let mut out = [0.0_f32; 64];
-    let call = Arguments::new()
+    let mut call = Arguments::new()
         .input(0, Tensor::new(&qkv, &[1, 1, 192])?)
         .input(5, Tensor::new(&last, &[1])?)
         .input(6, Tensor::new(&total, &[1])?)
         .output(0, TensorMut::new(&mut out, &[1, 1, 64])?);
     let plan = op.prepare(&call, &PrepareOptions::default())?;
-    let options = ExecuteOptions::new();
     let mut least = f64::INFINITY;
     for _ in 0..RUNS {
         let begin = Instant::now();
         for _ in 0..CALLS {
-            plan.execute(&session, &call, &options)?;
+            plan.execute(&session, &mut call, ExecuteOptions::new())?;
         }
         least = least.min(begin.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS));
     }

@@ -73,7 +73,7 @@ impl<'s, 'm> Binding<'s, 'm> {
     }
 
     /// Runs what is bound.
-    pub fn execute(&mut self, options: &ExecuteOptions<'_>) -> Result<()> {
+    pub fn execute(&mut self, options: ExecuteOptions<'_>) -> Result<()> {
         // SAFETY: the handle is live, and so is the memory of its tensors.
         check(|error| unsafe {
             self.library.api.attn_binding_execute(self.handle, &options.desc, error)

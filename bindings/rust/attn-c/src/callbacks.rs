@@ -15,21 +15,21 @@ use crate::MemoryKind;
 #[repr(i32)]
 pub enum Severity {
     /// For those who look for a defect.
-    Debug = 1,
+    Debug = sys::ATTN_LOG_DEBUG,
     /// What was done.
-    Info = 2,
+    Info = sys::ATTN_LOG_INFO,
     /// What may be unwanted.
-    Warning = 3,
+    Warning = sys::ATTN_LOG_WARNING,
     /// What went wrong.
-    Error = 4,
+    Error = sys::ATTN_LOG_ERROR,
 }
 
 impl Severity {
     fn from_code(code: i32) -> Self {
         match code {
-            1 => Severity::Debug,
-            2 => Severity::Info,
-            3 => Severity::Warning,
+            sys::ATTN_LOG_DEBUG => Severity::Debug,
+            sys::ATTN_LOG_INFO => Severity::Info,
+            sys::ATTN_LOG_WARNING => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -164,12 +164,24 @@ fn hold<T>(object: T) -> *mut c_void {
     Box::into_raw(Box::new(object)).cast()
 }
 
+/// What `call` returns; `None` where it panics. What it panicked with goes too, and may panic as it
+/// does: only what that leaves is leaked, since dropping it could go on for ever.
+fn caught<R>(call: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(call))
+        .map_err(|payload| {
+            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(another);
+            }
+        })
+        .ok()
+}
+
 /// # Safety
 /// `user` is what `hold` made of a `T`, and nobody uses it any more.
 unsafe extern "C" fn release<T>(user: *mut c_void) {
     // SAFETY: as above.
     let object = unsafe { Box::from_raw(user.cast::<T>()) };
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(object)));
+    caught(|| drop(object));
 }
 
 /// # Safety
@@ -177,8 +189,7 @@ unsafe extern "C" fn release<T>(user: *mut c_void) {
 unsafe extern "C" fn log_line(user: *mut c_void, severity: i32, text: *const c_char) {
     // SAFETY: as above.
     let (log, line) = unsafe { (&*user.cast::<Log>(), text_at(text)) };
-    let call = AssertUnwindSafe(|| log(Severity::from_code(severity), &line));
-    let _ = catch_unwind(call);
+    caught(|| log(Severity::from_code(severity), &line));
 }
 
 fn memory_kind(kind: u32) -> Option<MemoryKind> {
@@ -199,8 +210,7 @@ unsafe extern "C" fn allocate(
     // SAFETY: as above.
     let allocator = unsafe { &*user.cast::<Box<dyn Allocator>>() };
     let Some(kind) = memory_kind(kind) else { return std::ptr::null_mut() };
-    let call = AssertUnwindSafe(|| allocator.allocate(kind, bytes, alignment, stream));
-    catch_unwind(call).unwrap_or(std::ptr::null_mut())
+    caught(|| allocator.allocate(kind, bytes, alignment, stream)).unwrap_or(std::ptr::null_mut())
 }
 
 /// # Safety
@@ -215,11 +225,10 @@ unsafe extern "C" fn deallocate(
     // SAFETY: as above.
     let allocator = unsafe { &*user.cast::<Box<dyn Allocator>>() };
     let Some(kind) = memory_kind(kind) else { return };
-    let call = AssertUnwindSafe(|| {
+    caught(|| {
         // SAFETY: the library gives back what it was given, once.
         unsafe { allocator.deallocate(kind, memory, bytes, stream) }
     });
-    let _ = catch_unwind(call);
 }
 
 /// # Safety
@@ -265,8 +274,7 @@ unsafe extern "C" fn parallel_for(
     let pool = unsafe { &*user.cast::<Pool>() };
     let taken = (0..count).map(|_| AtomicBool::new(false)).collect();
     let tasks = Tasks { taken, task, context };
-    let call = AssertUnwindSafe(|| pool.executor.parallel_for(count, &|index| tasks.run(index)));
-    let _ = catch_unwind(call);
+    caught(|| pool.executor.parallel_for(count, &|index| tasks.run(index)));
     // Nobody else has them any more: the executor had them as a borrow alone.
     for index in 0..count {
         tasks.run(index);

@@ -1,12 +1,12 @@
 //! Contexts: a device with its options and caches.
 
 use std::ffi::CString;
-use std::os::raw::c_char;
+use std::os::raw::{c_char, c_void};
 
 use attn_c_sys as sys;
 
 use crate::callbacks::Callbacks;
-use crate::error::{check, filled, text_at, Sized32};
+use crate::error::{check, filled, text_at, words, Sized32};
 use crate::{Allocator, Error, Executor, Library, Log, Result, Severity};
 
 /// Options of a context. What is left out is the default.
@@ -20,6 +20,9 @@ pub struct ContextOptions {
     pub simd_level: Option<String>,
     /// Forced for every plan: a name of [`ContextInfo::engines`].
     pub engine: Option<String>,
+    /// CUDA: the context to work in; `None` is the current one if it is on the device, else the
+    /// primary one.
+    pub native_context: Option<NativeContext>,
     /// CUDA: libcuda.
     pub driver_path: Option<String>,
     /// CUDA: libnvrtc.
@@ -42,6 +45,25 @@ pub struct ContextOptions {
     pub executor: Option<Box<dyn Executor>>,
 }
 
+/// A `CUcontext` of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeContext(*mut c_void);
+
+// SAFETY: a CUDA context belongs to no thread.
+unsafe impl Send for NativeContext {}
+// SAFETY: as above.
+unsafe impl Sync for NativeContext {}
+
+impl NativeContext {
+    /// Names it.
+    ///
+    /// # Safety
+    /// `context` is a `CUcontext` and lives until everything has gone that is made in it.
+    pub unsafe fn new(context: *mut c_void) -> Self {
+        NativeContext(context)
+    }
+}
+
 /// What a context runs on. What does not apply is empty.
 #[derive(Clone, Debug)]
 pub struct ContextInfo {
@@ -57,10 +79,14 @@ pub struct ContextInfo {
     pub simd_levels: Vec<String>,
     /// Names that may be forced.
     pub engines: Vec<String>,
-    /// CUDA: version and path of the driver.
-    pub driver: (String, String),
-    /// CUDA: version and path of NVRTC.
-    pub nvrtc: (String, String),
+    /// CUDA: of the driver, "13.0".
+    pub driver_version: String,
+    /// CUDA: libcuda, as it was opened.
+    pub driver_path: String,
+    /// CUDA: of NVRTC; empty where none can be opened.
+    pub nvrtc_version: String,
+    /// CUDA: libnvrtc, as it was opened.
+    pub nvrtc_path: String,
     /// CUDA: of the kernels' disk cache.
     pub cache_folder: String,
     /// CUDA: the device's UUID.
@@ -122,6 +148,7 @@ impl Context {
         desc.thread_count = options.thread_count;
         desc.simd_level = pointer(&level);
         desc.engine = pointer(&engine);
+        desc.native_context = options.native_context.map_or(std::ptr::null_mut(), |one| one.0);
         desc.driver_path = pointer(&driver);
         desc.nvrtc_path = pointer(&nvrtc);
         desc.cache_folder = pointer(&folder);
@@ -152,16 +179,17 @@ impl Context {
             let info: sys::attn_context_info = filled(|info, error| {
                 self.library.api.attn_context_get_info(self.handle, info, error)
             })?;
-            let list = |text| text_at(text).split(',').map(str::to_string).collect();
             Ok(ContextInfo {
                 thread_count: info.thread_count,
                 device_name: text_at(info.device_name),
                 architecture: text_at(info.architecture),
                 simd_level: text_at(info.simd_level),
-                simd_levels: list(info.simd_levels),
-                engines: list(info.engines),
-                driver: (text_at(info.driver_version), text_at(info.driver_path)),
-                nvrtc: (text_at(info.nvrtc_version), text_at(info.nvrtc_path)),
+                simd_levels: words(&text_at(info.simd_levels)),
+                engines: words(&text_at(info.engines)),
+                driver_version: text_at(info.driver_version),
+                driver_path: text_at(info.driver_path),
+                nvrtc_version: text_at(info.nvrtc_version),
+                nvrtc_path: text_at(info.nvrtc_path),
                 cache_folder: text_at(info.cache_folder),
                 uuid: text_at(info.uuid),
                 pci_id: text_at(info.pci_id),

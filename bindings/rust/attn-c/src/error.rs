@@ -37,32 +37,32 @@ pub enum Status {
     Other(i32),
 }
 
-const STATUSES: [Status; 12] = [
-    Status::InvalidArgument,
-    Status::Unsupported,
-    Status::Version,
-    Status::Unavailable,
-    Status::NotPrepared,
-    Status::Capture,
-    Status::Busy,
-    Status::OutOfMemory,
-    Status::Compile,
-    Status::Device,
-    Status::Fault,
-    Status::Internal,
+const STATUSES: [(i32, Status); 12] = [
+    (sys::ATTN_INVALID_ARGUMENT, Status::InvalidArgument),
+    (sys::ATTN_UNSUPPORTED, Status::Unsupported),
+    (sys::ATTN_VERSION, Status::Version),
+    (sys::ATTN_UNAVAILABLE, Status::Unavailable),
+    (sys::ATTN_NOT_PREPARED, Status::NotPrepared),
+    (sys::ATTN_CAPTURE, Status::Capture),
+    (sys::ATTN_BUSY, Status::Busy),
+    (sys::ATTN_OUT_OF_MEMORY, Status::OutOfMemory),
+    (sys::ATTN_COMPILE, Status::Compile),
+    (sys::ATTN_DEVICE, Status::Device),
+    (sys::ATTN_FAULT, Status::Fault),
+    (sys::ATTN_INTERNAL, Status::Internal),
 ];
 
 impl Status {
     pub(crate) fn from_code(code: i32) -> Self {
-        let index = usize::try_from(code - 1).ok();
-        index.and_then(|at| STATUSES.get(at).copied()).unwrap_or(Status::Other(code))
+        let known = STATUSES.iter().find(|(one, _)| *one == code);
+        known.map_or(Status::Other(code), |(_, status)| *status)
     }
 
     /// The number of the C interface, `ATTN_...`.
     pub fn code(self) -> i32 {
         match self {
             Status::Other(code) => code,
-            known => STATUSES.iter().position(|one| *one == known).map_or(0, |at| at as i32 + 1),
+            known => STATUSES.iter().find(|(_, one)| *one == known).map_or(0, |(code, _)| *code),
         }
     }
 }
@@ -121,6 +121,11 @@ pub(crate) unsafe fn text_at(text: *const c_char) -> String {
     }
     // SAFETY: as the caller promises.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// The words of a list of the library's, which joins them with ","; none of an empty text.
+pub(crate) fn words(list: &str) -> Vec<String> {
+    list.split(',').filter(|word| !word.is_empty()).map(str::to_string).collect()
 }
 
 /// Runs `call` with an error to fill, and turns what it returns into a result.

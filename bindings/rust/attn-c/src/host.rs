@@ -12,11 +12,11 @@ use crate::{Context, Element, Error, Library, Result};
 #[repr(u32)]
 pub enum MemoryKind {
     /// The host's.
-    Host = 1,
+    Host = sys::ATTN_MEMORY_HOST as u32,
     /// The device's.
-    Device = 2,
+    Device = sys::ATTN_MEMORY_DEVICE as u32,
     /// The host's, pinned for the device.
-    Pinned = 4,
+    Pinned = sys::ATTN_MEMORY_PINNED as u32,
 }
 
 /// Memory on a context's device; the CPU gives host memory of every kind.
@@ -69,13 +69,13 @@ impl<'c> Memory<'c> {
         raw
     }
 
-    /// Copies a slice to its begin and waits until that is done.
+    /// Copies a slice to its begin and waits until that is done. The stream is one of its context.
     pub fn write<T: Element>(&mut self, data: &[T], stream: &Stream<'_>) -> Result<()> {
         self.check_size(size_of_val(data))?;
         copy(self.context, self.address, data.as_ptr().cast(), size_of_val(data), stream)
     }
 
-    /// Copies its begin to a slice and waits until that is done.
+    /// Copies its begin to a slice and waits until that is done, on a stream of its context.
     pub fn read<T: Element>(&self, data: &mut [T], stream: &Stream<'_>) -> Result<()> {
         self.check_size(size_of_val(data))?;
         let size = size_of_val(data);
@@ -99,6 +99,10 @@ fn copy(
     bytes: usize,
     stream: &Stream<'_>,
 ) -> Result<()> {
+    if context.handle != stream.context.handle {
+        // Waiting for it would end nothing of this context.
+        return Err(Error::invalid("a copy on a stream of another context than the memory's"));
+    }
     // SAFETY: both ranges are live and of that size; the wait ends their use.
     check(|error| unsafe {
         let api = context.library.api;

@@ -14,13 +14,13 @@
 //! let qkv = [0.0_f32, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0];
 //! let (last, total) = ([0_i32], [1_i32]);
 //! let mut out = [0.0_f32; 8];
-//! let call = Arguments::new()
+//! let mut call = Arguments::new()
 //!     .input(0, Tensor::new(&qkv, &[1, 1, 16])?)
 //!     .input(5, Tensor::new(&last, &[1])?)
 //!     .input(6, Tensor::new(&total, &[])?)
 //!     .output(0, TensorMut::new(&mut out, &[1, 1, 8])?);
 //! let plan = op.prepare(&call, &PrepareOptions::default())?;
-//! plan.execute(&session, &call, &ExecuteOptions::new())?;
+//! plan.execute(&session, &mut call, ExecuteOptions::new())?;
 //! assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
 //! # Ok(())
 //! # }
@@ -45,7 +45,7 @@ mod tensor;
 pub use attn_c_sys as sys;
 pub use binding::Binding;
 pub use callbacks::{Allocator, Executor, Log, Severity};
-pub use context::{Context, ContextInfo, ContextOptions, ContextStats};
+pub use context::{Context, ContextInfo, ContextOptions, ContextStats, NativeContext};
 pub use error::{Error, Result, Status};
 pub use host::{Graph, Memory, MemoryKind, Stream};
 pub use library::{AttributeInfo, DeviceInfo, Library, OperatorInfo, SlotInfo};

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use attn_c_sys as sys;
 
-use crate::error::{check, filled, text, text_at, text_in};
+use crate::error::{check, filled, text, text_at, text_in, words};
 use crate::{Error, Result, Status};
 
 /// The name that the loader searches for where no path is given.
@@ -79,8 +79,10 @@ pub struct OperatorInfo {
     pub domain: String,
     /// The operator's name.
     pub name: String,
-    /// The first and the last version that mean this contract.
-    pub versions: (i32, i32),
+    /// The first version of the domain's operator set that means this contract.
+    pub version_first: i32,
+    /// The last one.
+    pub version_last: i32,
     /// What it computes.
     pub summary: String,
     /// Its inputs, optional ones included.
@@ -89,6 +91,26 @@ pub struct OperatorInfo {
     pub outputs: Vec<SlotInfo>,
     /// Its attributes.
     pub attributes: Vec<AttributeInfo>,
+}
+
+/// An error with what caused it: the loader's words stand there.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
+}
+
+fn abi_text(abi: u32) -> String {
+    format!("{}.{}", abi >> 16, abi & 0xffff)
+}
+
+/// The major number must be this crate's, the minor one not below it.
+fn check_abi(place: &str, has: u32) -> Result<()> {
+    if has >> 16 == ABI >> 16 && has & 0xffff >= ABI & 0xffff {
+        return Ok(());
+    }
+    let (has, wants) = (abi_text(has), abi_text(ABI));
+    let what = format!("{place} has the ABI {has}; this crate needs {wants} or a later minor");
+    Err(Error::new(Status::Version, what))
 }
 
 impl std::fmt::Debug for Library {
@@ -117,37 +139,29 @@ impl Library {
         if let Some((_, api)) = opened.iter().find(|(known, _)| known == path) {
             return Ok(Library { api });
         }
+        let place = path.to_string_lossy();
         // SAFETY: as the caller promises.
-        let loaded = unsafe { sys::AttnC::new(path) }.map_err(|error| {
-            let place = path.to_string_lossy();
-            Error::new(Status::Unavailable, format!("cannot open {place}: {error}"))
+        let loaded = unsafe { sys::libloading::Library::new(path) }.map_err(|error| {
+            let why = with_causes(&error);
+            Error::new(Status::Unavailable, format!("cannot open {place}: {why}"))
         })?;
-        if loaded.attn_abi_version.is_err() {
-            let place = path.to_string_lossy();
-            return Err(Error::new(Status::Unavailable, format!("{place} is no attn_c library")));
-        }
-        let api: &'static sys::AttnC = Box::leak(Box::new(loaded));
-        let library = Library { api };
-        library.check_abi()?;
+        // SAFETY: functions of that name are of that type in every version of attn_c.
+        let has = unsafe { loaded.get::<unsafe extern "C" fn() -> u32>(c"attn_abi_version") }
+            // SAFETY: it takes nothing.
+            .map(|abi_version| unsafe { abi_version() })
+            .map_err(|_| {
+                Error::new(Status::Unavailable, format!("{place} is no attn_c library"))
+            })?;
+        check_abi(&place, has)?;
+        // SAFETY: the functions of this ABI are of the types that the bindings have.
+        let api = unsafe { sys::AttnC::from_library(loaded) }.map_err(|error| {
+            let (abi, why) = (abi_text(has), with_causes(&error));
+            let what = format!("{place} has the ABI {abi}, but not all of its functions: {why}");
+            Error::new(Status::Version, what)
+        })?;
+        let api: &'static sys::AttnC = Box::leak(Box::new(api));
         opened.push((path.to_os_string(), api));
-        Ok(library)
-    }
-
-    /// The major number must be this crate's, the minor one not below it.
-    fn check_abi(self) -> Result<()> {
-        let found = self.abi_version();
-        if found >> 16 == ABI >> 16 && found & 0xffff >= ABI & 0xffff {
-            return Ok(());
-        }
-        let words = |abi: u32| format!("{}.{}", abi >> 16, abi & 0xffff);
-        let (has, wants) = (words(found), words(ABI));
-        let version = self.version();
-        Err(Error::new(
-            Status::Version,
-            format!(
-                "attn_c {version} has the ABI {has}; this crate needs {wants} or a later minor"
-            ),
-        ))
+        Ok(Library { api })
     }
 
     /// The library's version, "major.minor.patch".
@@ -207,7 +221,8 @@ impl Library {
             Ok(OperatorInfo {
                 domain: text_at(info.domain),
                 name: text_at(info.type_),
-                versions: (info.version_first, info.version_last),
+                version_first: info.version_first,
+                version_last: info.version_last,
                 summary: text_at(info.summary),
                 inputs: (0..info.input_count)
                     .map(|at| input(at).map(|slot| slot_info(&slot)))
@@ -243,7 +258,7 @@ unsafe fn slot_info(info: &sys::attn_slot_info) -> SlotInfo {
         memory: info.memory,
         may_alias: u32::try_from(info.may_alias).ok(),
         name,
-        types: types.split(',').map(str::to_string).collect(),
+        types: words(&types),
         shape,
     }
 }

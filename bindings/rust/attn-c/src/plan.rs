@@ -46,8 +46,9 @@ impl PrepareOptions {
     }
 }
 
-/// How to run once; by default on the default stream with the session's scratch.
-#[derive(Clone, Copy, Debug)]
+/// How to run once; by default on the default stream with the session's scratch. An execution takes
+/// it, so that no two have one workspace at a time.
+#[derive(Debug)]
 pub struct ExecuteOptions<'a> {
     pub(crate) desc: sys::attn_execute_desc,
     borrowed: PhantomData<&'a ()>,
@@ -83,6 +84,17 @@ impl<'a> ExecuteOptions<'a> {
         self
     }
 
+    /// The driver is not asked whether the stream captures and whether the context is the current
+    /// one: it gets the launches and no other call.
+    ///
+    /// # Safety
+    /// On a CUDA device the stream is not being captured, and the context's CUDA context is current
+    /// in this thread.
+    pub unsafe fn eager(mut self) -> Self {
+        self.desc.flags |= sys::ATTN_EXECUTE_EAGER as u32;
+        self
+    }
+
     /// With scratch of the caller, which must be as large as the plan says.
     pub fn workspace(mut self, memory: &'a mut Memory<'_>) -> Self {
         self.desc.workspace = memory.address();
@@ -109,8 +121,12 @@ pub struct PlanInfo {
     pub workspace_bytes: u64,
     /// Of the workspace's address.
     pub workspace_alignment: u64,
-    /// The range that the plan serves: batch, query rows, keys of one sequence.
-    pub range: (i64, i64, i64),
+    /// The range that the plan serves: sequences of a batch,
+    pub max_batch: i64,
+    /// query rows of one sequence,
+    pub max_query_length: i64,
+    /// keys of one sequence.
+    pub max_total_length: i64,
     /// Host inputs whose values a capture would fix.
     pub baked_slots: Vec<u32>,
     /// Why it cannot be captured, or what a capture fixes.
@@ -124,7 +140,9 @@ impl From<sys::attn_plan_info> for PlanInfo {
             capture_flags: info.capture_flags,
             workspace_bytes: info.workspace_bytes,
             workspace_alignment: info.workspace_alignment,
-            range: (info.max_batch, info.max_query_length, info.max_total_length),
+            max_batch: info.max_batch,
+            max_query_length: info.max_query_length,
+            max_total_length: info.max_total_length,
             baked_slots: info.baked_slots[..baked].to_vec(),
             reason: text_in(&info.reason),
         }
@@ -161,16 +179,17 @@ impl Plan {
     }
 
     /// Runs the plan on these tensors. CPU: returns when done. CUDA: returns when launched; memory
-    /// that is freed meanwhile waits for the device.
+    /// that is freed meanwhile waits for the device. The arguments are this call's alone: what it
+    /// calls back cannot run them a second time meanwhile.
     pub fn execute(
         &self,
         session: &Session,
-        arguments: &Arguments<'_>,
-        options: &ExecuteOptions<'_>,
+        arguments: &mut Arguments<'_>,
+        options: ExecuteOptions<'_>,
     ) -> Result<()> {
         let Arguments { inputs, outputs, .. } = arguments;
-        // SAFETY: the handles are live; the arguments borrow the memory that they describe, and the
-        // session does not leave this thread.
+        // SAFETY: the handles are live; the arguments and the workspace borrow the memory that they
+        // describe and are borrowed alone, and the session does not leave this thread.
         check(|error| unsafe {
             self.library.api.attn_plan_execute(
                 self.handle,

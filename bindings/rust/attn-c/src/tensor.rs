@@ -9,6 +9,11 @@ use crate::error::Sized32;
 use crate::host::Memory;
 use crate::{Error, Result};
 
+const INT: u8 = sys::ATTN_DTYPE_INT as u8;
+const UINT: u8 = sys::ATTN_DTYPE_UINT as u8;
+const FLOAT: u8 = sys::ATTN_DTYPE_FLOAT as u8;
+const BFLOAT: u8 = sys::ATTN_DTYPE_BFLOAT as u8;
+
 /// An element type, by DLPack's code and its size in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElementType {
@@ -20,19 +25,19 @@ pub struct ElementType {
 
 impl ElementType {
     /// IEEE half precision.
-    pub const FLOAT16: ElementType = ElementType { code: 2, bits: 16 };
+    pub const FLOAT16: ElementType = ElementType { code: FLOAT, bits: 16 };
     /// The upper half of a float32.
-    pub const BFLOAT16: ElementType = ElementType { code: 4, bits: 16 };
+    pub const BFLOAT16: ElementType = ElementType { code: BFLOAT, bits: 16 };
     /// IEEE single precision.
-    pub const FLOAT32: ElementType = ElementType { code: 2, bits: 32 };
+    pub const FLOAT32: ElementType = ElementType { code: FLOAT, bits: 32 };
     /// IEEE double precision.
-    pub const FLOAT64: ElementType = ElementType { code: 2, bits: 64 };
+    pub const FLOAT64: ElementType = ElementType { code: FLOAT, bits: 64 };
     /// Signed, 32 bits.
-    pub const INT32: ElementType = ElementType { code: 0, bits: 32 };
+    pub const INT32: ElementType = ElementType { code: INT, bits: 32 };
     /// Signed, 64 bits.
-    pub const INT64: ElementType = ElementType { code: 0, bits: 64 };
+    pub const INT64: ElementType = ElementType { code: INT, bits: 64 };
     /// One byte, zero is false.
-    pub const BOOL: ElementType = ElementType { code: 6, bits: 8 };
+    pub const BOOL: ElementType = ElementType { code: sys::ATTN_DTYPE_BOOL as u8, bits: 8 };
 }
 
 /// The bits of a half precision number.
@@ -63,14 +68,15 @@ macro_rules! elements {
         })*
     };
 }
-elements!(f32: 2, f64: 2, F16: 2, Bf16: 4, i8: 0, i16: 0, i32: 0, i64: 0, u8: 1, u16: 1, u32: 1,
-          u64: 1);
+elements!(f32: FLOAT, f64: FLOAT, F16: FLOAT, Bf16: BFLOAT, i8: INT, i16: INT, i32: INT, i64: INT,
+          u8: UINT, u16: UINT, u32: UINT, u64: UINT);
 
 /// What a tensor in the caller's memory is described by.
 fn described(kind: ElementType, shape: &[i64]) -> Result<sys::attn_tensor> {
     let mut raw = sys::attn_tensor::init();
     if shape.len() > raw.shape.len() {
-        return Err(Error::invalid(format!("a tensor has at most 8 axes; got {}", shape.len())));
+        let (most, got) = (raw.shape.len(), shape.len());
+        return Err(Error::invalid(format!("a tensor has at most {most} axes; got {got}")));
     }
     raw.dtype = sys::attn_dtype { code: kind.code, bits: kind.bits, lanes: 1 };
     raw.ndim = shape.len() as i32;
@@ -78,15 +84,22 @@ fn described(kind: ElementType, shape: &[i64]) -> Result<sys::attn_tensor> {
     Ok(raw)
 }
 
-/// Row-major strides; `None` where a size is negative or the product overflows.
-fn row_major(shape: &[i64]) -> Option<Vec<i64>> {
+/// Row-major strides; none where a size is negative or the product overflows.
+fn row_major(shape: &[i64]) -> Result<Vec<i64>> {
+    if let Some(size) = shape.iter().find(|size| **size < 0) {
+        return Err(Error::invalid(format!(
+            "a tensor in memory of sizes {shape:?}: {size} is none"
+        )));
+    }
     let mut strides = vec![1; shape.len()];
     let mut step = 1_i64;
     for (stride, size) in strides.iter_mut().zip(shape).rev() {
         *stride = step;
-        step = step.checked_mul(u32::try_from(*size).ok()?.max(1).into())?;
+        step = step.checked_mul((*size).max(1)).ok_or_else(|| {
+            Error::invalid(format!("a tensor of sizes {shape:?}: more than 2^63 elements"))
+        })?;
     }
-    Some(strides)
+    Ok(strides)
 }
 
 fn in_memory(
@@ -116,14 +129,19 @@ fn in_memory(
     Ok(raw)
 }
 
-fn place_of<T: Element>(data: *const T, length: usize, first: usize) -> (*mut c_void, u64, u64) {
+fn place_of<T: Element>(
+    data: *const T,
+    length: usize,
+    first: usize,
+) -> Result<(*mut c_void, u64, u64)> {
+    if first > length {
+        return Err(Error::invalid(format!(
+            "element (0, ..., 0) has the index {first}; the slice has {length} elements"
+        )));
+    }
+    // Neither overflows: a slice has at most isize::MAX bytes.
     let size = size_of::<T>();
-    (data.cast_mut().cast(), (length * size) as u64, (first * size) as u64)
-}
-
-fn checked_row_major(shape: &[i64]) -> Result<Vec<i64>> {
-    row_major(shape)
-        .ok_or_else(|| Error::invalid(format!("{shape:?} is no shape of a tensor in memory")))
+    Ok((data.cast_mut().cast(), (length * size) as u64, (first * size) as u64))
 }
 
 /// A tensor that is only read.
@@ -136,7 +154,7 @@ pub struct Tensor<'a> {
 impl<'a> Tensor<'a> {
     /// Row-major without gaps, from the begin of `data`.
     pub fn new<T: Element>(data: &'a [T], shape: &[i64]) -> Result<Self> {
-        Tensor::strided(data, shape, &checked_row_major(shape)?, 0)
+        Tensor::strided(data, shape, &row_major(shape)?, 0)
     }
 
     /// With strides in elements, which may be 0 or negative; `first` is the index of element
@@ -147,7 +165,7 @@ impl<'a> Tensor<'a> {
         strides: &[i64],
         first: usize,
     ) -> Result<Self> {
-        let place = place_of(data.as_ptr(), data.len(), first);
+        let place = place_of(data.as_ptr(), data.len(), first)?;
         let mut raw = in_memory(T::TYPE, shape, strides, place)?;
         raw.flags |= sys::ATTN_TENSOR_READ_ONLY as u32;
         Ok(Tensor { raw, memory: PhantomData })
@@ -156,7 +174,7 @@ impl<'a> Tensor<'a> {
     /// Truth values, one byte each.
     pub fn of_bools(data: &'a [bool], shape: &[i64]) -> Result<Self> {
         let place = (data.as_ptr().cast_mut().cast(), data.len() as u64, 0);
-        let mut raw = in_memory(ElementType::BOOL, shape, &checked_row_major(shape)?, place)?;
+        let mut raw = in_memory(ElementType::BOOL, shape, &row_major(shape)?, place)?;
         raw.flags |= sys::ATTN_TENSOR_READ_ONLY as u32;
         Ok(Tensor { raw, memory: PhantomData })
     }
@@ -166,7 +184,7 @@ impl<'a> Tensor<'a> {
         let mut raw = memory.describe(in_memory(
             kind,
             shape,
-            &checked_row_major(shape)?,
+            &row_major(shape)?,
             (memory.address(), memory.bytes(), 0),
         )?);
         raw.flags |= sys::ATTN_TENSOR_READ_ONLY as u32;
@@ -206,7 +224,7 @@ pub struct TensorMut<'a> {
 impl<'a> TensorMut<'a> {
     /// Row-major without gaps, from the begin of `data`.
     pub fn new<T: Element>(data: &'a mut [T], shape: &[i64]) -> Result<Self> {
-        let strides = checked_row_major(shape)?;
+        let strides = row_major(shape)?;
         TensorMut::strided(data, shape, &strides, 0)
     }
 
@@ -217,14 +235,14 @@ impl<'a> TensorMut<'a> {
         strides: &[i64],
         first: usize,
     ) -> Result<Self> {
-        let place = place_of(data.as_mut_ptr(), data.len(), first);
+        let place = place_of(data.as_mut_ptr(), data.len(), first)?;
         Ok(TensorMut { raw: in_memory(T::TYPE, shape, strides, place)?, memory: PhantomData })
     }
 
     /// Row-major in device memory, from its begin.
     pub fn in_device(memory: &'a mut Memory<'_>, kind: ElementType, shape: &[i64]) -> Result<Self> {
         let place = (memory.address(), memory.bytes(), 0);
-        let raw = in_memory(kind, shape, &checked_row_major(shape)?, place)?;
+        let raw = in_memory(kind, shape, &row_major(shape)?, place)?;
         Ok(TensorMut { raw: memory.describe(raw), memory: PhantomData })
     }
 
@@ -308,23 +326,30 @@ impl<'a> Arguments<'a> {
     }
 
     /// Adds one tensor as an output and as the input whose memory it may share: a cache in place.
-    /// `rows` are what the input's axis 2 says, where it is shorter than the buffer.
+    /// `rows` are what the input's axis 2 says, where it is shorter than the buffer: of tensors
+    /// with more than two axes, and at most what the buffer has.
     pub fn in_place(
         mut self,
         input: u32,
         output: u32,
         tensor: TensorMut<'a>,
         rows: Option<i64>,
-    ) -> Self {
+    ) -> Result<Self> {
         let mut seen = tensor.raw;
-        if let (Some(rows), true) = (rows, seen.ndim > 2) {
-            seen.shape[2] = rows.min(seen.shape[2]);
+        if let Some(rows) = rows {
+            let shape = &seen.shape[..seen.ndim as usize];
+            if shape.len() < 3 || !(0..=shape[2]).contains(&rows) {
+                return Err(Error::invalid(format!(
+                    "{rows} rows of a tensor of sizes {shape:?}: rows are axis 2, and lie in it"
+                )));
+            }
+            seen.shape[2] = rows;
         }
         self.inputs.add(input, seen);
         self.outputs.add(output, tensor.raw);
         if tensor.raw.data.is_null() {
             self.aliases.push(sys::attn_alias { input_slot: input, output_slot: output });
         }
-        self
+        Ok(self)
     }
 }

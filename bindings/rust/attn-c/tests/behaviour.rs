@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use attn_c::{
     Arguments, Attribute, Binding, Context, ContextOptions, ElementType, Error, ExecuteOptions,
-    Library, Memory, MemoryKind, Op, PrepareOptions, Session, Severity, Status, Stream, Tensor,
-    TensorMut, F16,
+    Library, Memory, MemoryKind, NativeContext, Op, PrepareOptions, Session, Severity, Status,
+    Stream, Tensor, TensorMut, F16,
 };
 
 fn library() -> Library {
@@ -67,7 +67,7 @@ fn binding_runs() {
     let flags = binding.capture_support().unwrap().capture_flags;
     assert_ne!(flags & attn_c::sys::ATTN_CAPTURE_NEEDS_PREPARE as u32, 0);
     binding.prepare(&PrepareOptions::default()).unwrap();
-    binding.execute(&ExecuteOptions::new()).unwrap();
+    binding.execute(ExecuteOptions::new()).unwrap();
     assert!(binding.describe().unwrap().contains("GroupQueryAttention"));
     drop(binding);
     assert!(step.is_right());
@@ -81,15 +81,15 @@ fn tensors_one_by_one() {
     let session = Session::new(&context, "").unwrap();
     let mut step = Step::new();
     let mut binding = Binding::new(&attention(&context), &session).unwrap();
-    let run = ExecuteOptions::new().prepare();
+    let run = || ExecuteOptions::new().prepare();
     binding.set_input(0, Some(Tensor::new(&step.qkv, &[1, 3, 16]).unwrap())).unwrap();
     binding.set_input(6, Some(Tensor::new(&step.total, &[]).unwrap())).unwrap();
     binding.set_output(0, Some(TensorMut::new(&mut step.out, &[1, 3, 8]).unwrap())).unwrap();
-    assert_eq!(binding.execute(&run).unwrap_err().status, Status::InvalidArgument);
+    assert_eq!(binding.execute(run()).unwrap_err().status, Status::InvalidArgument);
     binding.set_input(5, Some(Tensor::new(&step.last, &[1]).unwrap())).unwrap();
-    binding.execute(&run).unwrap();
+    binding.execute(run()).unwrap();
     binding.set_output(0, None).unwrap();
-    assert!(binding.execute(&run).unwrap_err().message.contains("output"));
+    assert!(binding.execute(run()).unwrap_err().message.contains("output"));
     drop(binding);
     assert!(step.is_right());
 }
@@ -101,16 +101,16 @@ fn plans_are_shared_by_threads() {
     let options = PrepareOptions { max_total_length: 64, ..PrepareOptions::default() };
     let mut first = Step::new();
     let plan = op.prepare(&first.arguments().unwrap(), &options).unwrap();
-    assert_eq!(plan.info().unwrap().range.2, 64);
+    assert_eq!(plan.info().unwrap().max_total_length, 64);
     assert!(plan.describe().unwrap().starts_with('{'));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 let session = Session::new(&context, "").unwrap();
                 let mut step = Step::new();
-                let call = step.arguments().unwrap();
+                let mut call = step.arguments().unwrap();
                 for _ in 0..100 {
-                    plan.execute(&session, &call, &ExecuteOptions::new()).unwrap();
+                    plan.execute(&session, &mut call, ExecuteOptions::new()).unwrap();
                 }
                 drop(call);
                 assert!(step.is_right());
@@ -130,15 +130,17 @@ fn caches_in_place() {
     qkv[12..].fill(F16(0x3c00)); // 1
     let (last, total) = ([0_i32], [8_i32]);
     let mut out = vec![F16(0xffff); 8];
-    let call = Arguments::new()
+    let mut call = Arguments::new()
         .input(0, Tensor::new(&qkv, &[1, 1, 16]).unwrap())
         .in_place(3, 1, TensorMut::new(&mut keys, &[1, 1, 8, 4]).unwrap(), Some(7))
+        .unwrap()
         .in_place(4, 2, TensorMut::new(&mut values, &[1, 1, 8, 4]).unwrap(), None)
+        .unwrap()
         .input(5, Tensor::new(&last, &[1]).unwrap())
         .input(6, Tensor::new(&total, &[]).unwrap())
         .output(0, TensorMut::new(&mut out, &[1, 1, 8]).unwrap());
     let plan = op.prepare(&call, &PrepareOptions::default()).unwrap();
-    plan.execute(&session, &call, &ExecuteOptions::new()).unwrap();
+    plan.execute(&session, &mut call, ExecuteOptions::new()).unwrap();
     assert_eq!(out, [F16(0x3c00); 8]);
     assert_eq!(values[..4], [F16(0x3c00); 4]);
     assert_eq!(values[4..], [F16(0); 28]);
@@ -188,11 +190,47 @@ fn failures_are_errors() {
     let mut step = Step::new();
     let mut binding = Binding::new(&op, &session).unwrap();
     binding.set_tensors(step.arguments().unwrap()).unwrap();
-    let status = binding.execute(&ExecuteOptions::new()).unwrap_err().status;
+    let status = binding.execute(ExecuteOptions::new()).unwrap_err().status;
     assert_eq!(status, Status::NotPrepared);
     // SAFETY: there is nothing at that path.
-    let nowhere = unsafe { Library::open_at("no/such/library.so") };
-    assert_eq!(nowhere.unwrap_err().status, Status::Unavailable);
+    let nowhere = unsafe { Library::open_at("no/such/library.so") }.unwrap_err();
+    assert_eq!(nowhere.status, Status::Unavailable);
+    assert!(nowhere.message.contains("No such file or directory"), "{nowhere}");
+}
+
+#[test]
+fn rows_lie_in_the_buffer() {
+    let mut cache = [0.0_f32; 64];
+    let mut rows = |shape: &[i64], rows| {
+        let tensor = TensorMut::new(&mut cache, shape).unwrap();
+        Arguments::new().in_place(3, 1, tensor, Some(rows)).err()
+    };
+    assert!(rows(&[1, 1, 8, 8], 0).is_none() && rows(&[1, 1, 8, 8], 8).is_none());
+    for (shape, count) in [(&[1_i64, 1, 8, 8][..], 9), (&[1, 1, 8, 8], -1), (&[8, 8], 4)] {
+        let error = rows(shape, count).unwrap();
+        assert_eq!(error.status, Status::InvalidArgument);
+        assert!(error.message.starts_with(&format!("{count} rows of a tensor")), "{error}");
+    }
+}
+
+#[test]
+fn options_reach_the_library() {
+    let mut here = 0_u8;
+    // SAFETY: the CPU has no such context, and says so.
+    let native = unsafe { NativeContext::new((&raw mut here).cast()) };
+    let options = ContextOptions { native_context: Some(native), ..ContextOptions::default() };
+    let error = Context::new(library(), options).err().unwrap();
+    assert!(error.message.contains("native_context is given; the CPU has none"), "{error}");
+    let context = context();
+    let (op, session) = (attention(&context), Session::new(&context, "").unwrap());
+    let mut step = Step::new();
+    let mut call = step.arguments().unwrap();
+    let plan = op.prepare(&call, &PrepareOptions::default()).unwrap();
+    // SAFETY: nothing is captured on the CPU.
+    let eager = unsafe { ExecuteOptions::new().eager() };
+    plan.execute(&session, &mut call, eager).unwrap();
+    drop(call);
+    assert!(step.is_right());
 }
 
 #[test]
@@ -204,9 +242,23 @@ fn tensors_must_lie_in_their_slices() {
     assert!(Tensor::strided(&data, &[8], &[1, 1], 0).is_err());
     assert!(Tensor::new(&data[..0], &[1, 1]).is_err());
     assert!(Tensor::new(&data[..0], &[0, 8]).is_ok());
-    // The library knows the slice's size: one element too many, and one before the first.
+    let error = Tensor::new(&data, &[8, -2]).unwrap_err();
+    assert!(error.message.contains("[8, -2]") && error.message.contains("-2 is none"), "{error}");
+    // What would wrap to element 0, or leave the slice.
+    for first in [9, 1 << 62, usize::MAX / 2, usize::MAX] {
+        let error = Tensor::strided(&data, &[1], &[1], first).unwrap_err();
+        assert!(error.message.contains(&format!("the index {first}")), "{error}");
+        let mut data = [0.0_f32; 8];
+        assert!(TensorMut::strided(&mut data, &[1], &[1], first).is_err());
+    }
+    // Sizes beyond 32 bits are sizes; that the slice is too small, the library says.
     let context = context();
     let (op, session) = (attention(&context), Session::new(&context, "").unwrap());
+    let mut binding = Binding::new(&op, &session).unwrap();
+    let long = Tensor::new(&data, &[1, 5_000_000_000, 16]).unwrap();
+    let error = binding.set_input(0, Some(long)).unwrap_err();
+    assert!(error.message.contains("reach bytes 0 to 320000000000"), "{error}");
+    // The library knows the slice's size: one element too many, and one before the first.
     for (strides, first) in [(vec![48, 16, 1], 1), (vec![48, -16, 1], 31)] {
         let mut step = Step::new();
         let query = Tensor::strided(&step.qkv, &[1, 3, 16], &strides, first).unwrap();
@@ -238,6 +290,9 @@ fn introspection() {
     let info = context().info().unwrap();
     assert!(info.engines.iter().any(|name| name == "generic"));
     assert!(info.simd_levels.contains(&info.simd_level));
+    assert!(group.version_first == 1 && group.version_last >= 1);
+    let texts = [&info.driver_version, &info.driver_path, &info.nvrtc_version, &info.nvrtc_path];
+    assert!(texts.iter().all(|text| text.is_empty()), "the CPU has neither: {texts:?}");
 }
 
 #[test]
@@ -274,6 +329,11 @@ fn host_help() {
     memory.read(&mut back, &stream).unwrap();
     assert_eq!(back, [1.0, 2.0, 3.0]);
     assert!(memory.write(&[0.0_f64; 9], &stream).unwrap_err().message.contains("72 bytes"));
+    let other = self::context();
+    let foreign = Stream::new(&other).unwrap();
+    for error in [memory.write(&[1.0_f32], &foreign), memory.read(&mut back, &foreign)] {
+        assert!(error.unwrap_err().message.contains("another context"));
+    }
     assert!(Tensor::in_device(&memory, ElementType::FLOAT32, &[16]).is_ok());
     assert!(TensorMut::in_device(&mut memory, ElementType::FLOAT32, &[16]).is_ok());
     assert_eq!(stream.begin_capture().unwrap_err().status, Status::Unsupported);

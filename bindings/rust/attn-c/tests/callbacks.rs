@@ -40,15 +40,15 @@ fn decode(op: &Op, session: &Session) -> Result<Vec<f32>> {
     let cache = [BATCH as i64, 1, KEYS as i64, SIZE as i64];
     let (last, total) = ([KEYS as i32 - 1; BATCH], [KEYS as i32]);
     let mut out = vec![0.0; BATCH * 2 * SIZE];
-    let call = Arguments::new()
+    let mut call = Arguments::new()
         .input(0, Tensor::new(&query, &[BATCH as i64, 1, 4 * SIZE as i64])?)
-        .in_place(3, 1, TensorMut::new(&mut keys, &cache)?, None)
-        .in_place(4, 2, TensorMut::new(&mut values, &cache)?, None)
+        .in_place(3, 1, TensorMut::new(&mut keys, &cache)?, None)?
+        .in_place(4, 2, TensorMut::new(&mut values, &cache)?, None)?
         .input(5, Tensor::new(&last, &[BATCH as i64])?)
         .input(6, Tensor::new(&total, &[])?)
         .output(0, TensorMut::new(&mut out, &[BATCH as i64, 1, 2 * SIZE as i64])?);
     let plan = op.prepare(&call, &PrepareOptions::default())?;
-    plan.execute(session, &call, &attn_c::ExecuteOptions::new())?;
+    plan.execute(session, &mut call, attn_c::ExecuteOptions::new())?;
     drop(call);
     Ok(out)
 }
@@ -217,4 +217,78 @@ fn a_log_may_panic() {
     .unwrap();
     decode(&attention(&context), &Session::new(&context, "").unwrap()).unwrap();
     assert!(lines.load(Ordering::Relaxed) > 0);
+}
+
+/// What a panic may carry: something that panics again when it is dropped, and so on.
+struct Bomb(u32, Arc<AtomicUsize>);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        if self.0 > 0 {
+            std::panic::panic_any(Bomb(self.0 - 1, self.1.clone()));
+        }
+    }
+}
+
+struct Bombs(Arc<AtomicUsize>);
+
+impl Bombs {
+    fn explode(&self) -> ! {
+        std::panic::panic_any(Bomb(2, self.0.clone()))
+    }
+}
+
+impl Executor for Bombs {
+    fn concurrency(&self) -> i32 {
+        3
+    }
+
+    fn parallel_for(&self, _count: usize, _task: &(dyn Fn(usize) + Sync)) {
+        self.explode();
+    }
+}
+
+// SAFETY: it never gives memory.
+unsafe impl Allocator for Bombs {
+    fn allocate(&self, _: MemoryKind, _: u64, _: u64, _: *mut c_void) -> *mut c_void {
+        self.explode();
+    }
+
+    unsafe fn deallocate(&self, _: MemoryKind, _: *mut c_void, _: u64, _: *mut c_void) {
+        self.explode();
+    }
+}
+
+#[test]
+fn what_a_panic_carries_may_panic_too() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let bombs = || Bombs(dropped.clone());
+    let exploded = || dropped.swap(0, Ordering::Relaxed) > 0;
+    let expected = result_of(ContextOptions::default());
+
+    let log = bombs();
+    let options = ContextOptions {
+        minimum_severity: Some(Severity::Debug),
+        log: Some(Box::new(move |_, _| log.explode())),
+        ..ContextOptions::default()
+    };
+    assert!(result_of(options) == expected && exploded());
+
+    let executor = Some(Box::new(bombs()) as Box<dyn Executor>);
+    let options = ContextOptions { executor, ..ContextOptions::default() };
+    assert!(result_of(options) == expected && exploded());
+
+    let allocator = Some(Box::new(bombs()) as Box<dyn Allocator>);
+    let context = open(ContextOptions { allocator, ..ContextOptions::default() }).unwrap();
+    let session = Session::new(&context, "").unwrap();
+    let error = decode(&attention(&context), &session).unwrap_err();
+    assert!(error.status == Status::OutOfMemory && exploded());
+
+    let captured = Bomb(2, dropped.clone());
+    let log: attn_c::Log = Box::new(move |_, _| {
+        let _kept = &captured;
+    });
+    drop(open(ContextOptions { log: Some(log), ..ContextOptions::default() }).unwrap());
+    assert!(exploded(), "the closure went with its context");
 }

@@ -1,4 +1,4 @@
-//! Ten thousand rounds of create, bind, execute and drop, a thousand of which fail on the way: the
+//! Ten thousand rounds of create, bind, execute and drop, and a thousand that fail on the way: the
 //! library's counters return to where they were, and the process does not grow.
 
 use attn_c::{
@@ -24,7 +24,7 @@ fn round(context: &Context, last: i32) -> attn_c::Result<f32> {
         .output(0, TensorMut::new(&mut out, &[1, 3, 8])?);
     let mut binding = Binding::new(&op, &session)?;
     binding.set_tensors(call)?;
-    binding.execute(&ExecuteOptions::new().prepare())?;
+    binding.execute(ExecuteOptions::new().prepare())?;
     drop(binding);
     Ok(out[23])
 }

@@ -30,7 +30,7 @@ fn bindings() -> Result<String, String> {
         .clang_macro_fallback()
         .clang_macro_fallback_build_dir(std::env::temp_dir())
         .dynamic_library_name("AttnC")
-        .dynamic_link_require_all(false)
+        .dynamic_link_require_all(true)
         .default_macro_constant_type(bindgen::MacroTypeVariation::Signed)
         .derive_default(false)
         .layout_tests(true)

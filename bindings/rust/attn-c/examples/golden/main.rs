@@ -59,7 +59,7 @@ fn execute(context: &Context, case: &mut Case) -> Result<(), Error> {
     let version = json["operator"]["version"].as_i64().unwrap() as i32;
     let op =
         Op::new(context, &text("domain"), &text("type"), version, &attributes, &text("label"))?;
-    let call = arguments(case)?;
+    let mut call = arguments(case)?;
     let session = Session::new(context, "")?;
     let range = |name: &str| json["range"][name].as_i64().unwrap();
     let options = PrepareOptions {
@@ -70,12 +70,13 @@ fn execute(context: &Context, case: &mut Case) -> Result<(), Error> {
         ..PrepareOptions::default()
     };
     if json["call"] == "plan" {
-        return op.prepare(&call, &options)?.execute(&session, &call, &ExecuteOptions::new());
+        let plan = op.prepare(&call, &options)?;
+        return plan.execute(&session, &mut call, ExecuteOptions::new());
     }
     let mut binding = Binding::new(&op, &session)?;
     binding.set_tensors(call)?;
     binding.prepare(&options)?;
-    binding.execute(&ExecuteOptions::new())
+    binding.execute(ExecuteOptions::new())
 }
 
 /// What is printed of one case, and whether all is right.
