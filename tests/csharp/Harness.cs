@@ -21,6 +21,18 @@ static partial class Tests {
     throw new Exception("no " + typeof(T).Name);
   }
 
+  /// <summary>Each of these uses something that was disposed.</summary>
+  private static void Gone(params Action[] uses) {
+    for (int i = 0; i < uses.Length; ++i) {
+      try {
+        uses[i]();
+      } catch (ObjectDisposedException) {
+        continue;
+      }
+      throw new Exception("use number " + i + " of something disposed does not say so");
+    }
+  }
+
   private static Context QuietContext() {
     return new Context(new ContextOptions { IgnoreEnvironment = true });
   }

@@ -75,7 +75,7 @@ static partial class Tests {
     }
   }
 
-  public static void NulsInTextsAreRefused() {
+  public static void TextsThatAreNoneInCAreRefused() {
     using (var context = QuietContext())
     using (var op = Attention(context))
     using (var arguments = new Step().Arguments()) {
@@ -89,6 +89,10 @@ static partial class Tests {
       Says(() => new Op(context, "com.microsoft", "GroupQueryAttention\0y", 1), "type");
       Says(() => new Op(context, "com.microsoft", "GroupQueryAttention", 1, null, "a\0"), "label");
       Says(() => new Session(context, "a\0"), "label");
+      Says(() => new Session(context, "a\ud800b"), "label", "character 1");
+      Says(() => new Session(context, "a\udc00"), "label", "character 1");
+      Says(() => new Session(context, "\ud800"), "label", "character 0");
+      new Session(context, "\ud83d\ude00 \u00e4").Dispose();
       Says(() => op.Query(arguments, "generic\0"), "engine");
       Says(() => op.Prepare(arguments, new PrepareOptions { Engine = "generic\0" }), "Engine");
       Says(() => new Context(new ContextOptions { Engine = "generic\0" }), "Engine");

@@ -3,7 +3,8 @@
 The zip has the parts that NuGet looks for, each with a type. For .NET 8 it is extracted into a
 package folder, and a program is started with the .deps.json that the SDK would write: the host
 finds assembly and native part there and nowhere else. For Mono the files are put where it looks.
-Both run the golden cases.
+Both run the golden cases. Where a NuGet client is on the machine (Debian's `nuget`), it installs
+the package from a folder, and what it puts there is what the zip holds.
 """
 
 import argparse
@@ -108,6 +109,32 @@ def consume(runtime, archive, options, version):
             done.stdout[-2000:]]
 
 
+def check_client(path, archive, options, version):
+    """Findings on what NuGet's client makes of the package; None where there is none."""
+    if shutil.which("nuget") is None:
+        return None
+    folder = options.work.resolve() / "nuget"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "home").mkdir(parents=True)
+    shutil.copy(path, folder)
+    # A home of its own: the client keeps what it installed before, by version, and takes that.
+    done = subprocess.run(["nuget", "install", "AttnC", "-Version", version, "-Source", str(folder),
+                           "-OutputDirectory", str(folder / "out")],
+                          env={**CLEAN, "HOME": str(folder / "home"), "XDG_DATA_HOME": "",
+                               "XDG_CONFIG_HOME": ""}, text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    installed = folder / "out" / path.stem
+    if done.returncode != 0 or not installed.is_dir():
+        return [f"nuget install: exit code {done.returncode}", done.stdout[-2000:]]
+    there = {one.relative_to(installed).as_posix(): one for one in installed.rglob("*")
+             if one.is_file()}
+    print(f"NuGet's client: {len(there)} files installed")
+    # Of what describes the package it leaves the package itself.
+    return [f"nuget install: {name} is not as in the package" for name in sorted(PARTS)
+            if not name.startswith(("[", "_")) and name != "AttnC.nuspec"
+            and (name not in there or there[name].read_bytes() != archive.read(name))]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True)
@@ -128,11 +155,14 @@ def main():
     with zipfile.ZipFile(path) as archive:
         findings += check_parts(archive)
         outcomes = [consume(runtime, archive, options, version) for runtime in ("mono", "dotnet")]
-    findings += [finding for outcome in outcomes if outcome for finding in outcome]
+        client = check_client(path, archive, options, version)
+    findings += [finding for outcome in [*outcomes, client] if outcome for finding in outcome]
     for finding in findings:
         print(finding)
     if not findings and None in outcomes:
         print("skipped in part: mono or .NET 8 is not there")
+    if client is None:
+        print("skipped in part: no NuGet client is there (Debian's package nuget has one)")
     print(f"{path.name}: {len(first)} bytes")
     return 1 if findings else 0
 

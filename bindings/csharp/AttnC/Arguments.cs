@@ -28,7 +28,7 @@ internal sealed class ArgumentsHandle : ObjectHandle {
 public sealed class Arguments : IDisposable {
   private readonly ArgumentsHandle handle_ =
       new ArgumentsHandle(new ArgumentList(), new ArgumentList());
-  private readonly Dictionary<Array, PinHandle> pinned_ = new Dictionary<Array, PinHandle>();
+  private Dictionary<Array, PinHandle> pinned_ = new Dictionary<Array, PinHandle>();
 
   internal ArgumentsHandle Handle {
     get {
@@ -129,7 +129,7 @@ public sealed class Arguments : IDisposable {
   /// <summary>Lets go of arrays and memory that no binding holds.</summary>
   public void Dispose() {
     handle_.Dispose();
-    pinned_.Clear();
+    pinned_ = new Dictionary<Array, PinHandle>();  // whoever else is here has the old one
   }
 }
 

@@ -8,11 +8,21 @@ namespace AttnC {
 internal static class Text {
   internal delegate void Fetch(byte[] buffer, ulong capacity, out ulong needed);
 
-  /// <summary>A text that goes to C, where a NUL would end it; null stays null.</summary>
+  /// <summary>A text that goes to C as UTF-8, where a NUL would end it and half of a surrogate pair
+  /// is nothing; null stays null.</summary>
   internal static string In(string text, string what) {
-    int at = text == null ? -1 : text.IndexOf('\0');
-    if (at < 0) return text;
-    throw new ArgumentException(what + " has a NUL as character " + at + ": texts end there in C");
+    for (int at = 0; text != null && at < text.Length; ++at) {
+      if (text[at] == '\0') {
+        throw new ArgumentException(what + " has a NUL as character " + at +
+                                    ": texts end there in C");
+      }
+      if (!char.IsSurrogate(text[at])) continue;
+      if (!char.IsSurrogatePair(text, at)) {
+        throw new ArgumentException(what + " has half of a surrogate pair as character " + at);
+      }
+      ++at;
+    }
+    return text;
   }
 
   /// <summary>A terminated UTF-8 text.</summary>
