@@ -100,7 +100,8 @@ function(attn_add_golden language)
     ENVIRONMENT ${ARG_ENVIRONMENT}
     COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/golden/run_golden.py"
       --language ${language} --cases "${ATTN_GOLDEN_CASES}" --work "${ATTN_GOLDEN_WORK}"
-      --junit "${ATTN_TEST_RESULTS}/golden.${language}.xml" ${scribbler} -- ${program} ${ARG_COMMAND})
+      --junit "${ATTN_TEST_RESULTS}/golden.${language}.xml" ${scribbler}
+      -- ${program} ${ARG_COMMAND})
 endfunction()
 
 function(attn_add_guide language page)

@@ -41,6 +41,7 @@ namespace attn_c {
 /* A call that failed; what() is the library's message. */
 class Error : public std::runtime_error {
  public:
+  /* From what a C function filled. */
   explicit Error(const attn_error& error)
       : std::runtime_error(error.message),
         status_(error.status),
@@ -48,9 +49,11 @@ class Error : public std::runtime_error {
         native_domain_(error.native_domain),
         flags_(error.flags) {}
 
+  /* ATTN_..., of attn_c.h. */
   attn_status status() const noexcept { return status_; }
-  /* The driver's, the compiler's or the system's code, and whose it is (ATTN_DOMAIN_...). */
+  /* The driver's, the compiler's or the system's code; 0 is none. */
   int64_t native_code() const noexcept { return native_code_; }
+  /* Whose code that is, ATTN_DOMAIN_... */
   uint32_t native_domain() const noexcept { return native_domain_; }
   /* The device context is lost: retrying cannot help. */
   bool sticky() const noexcept { return (flags_ & ATTN_ERROR_STICKY) != 0; }
@@ -62,40 +65,51 @@ class Error : public std::runtime_error {
   uint32_t flags_;
 };
 
-/* The statuses that a program may want to tell apart. */
+/* The caller's mistake. */
 struct InvalidArgument : Error {
   using Error::Error;
 };
+/* A legal request that no engine serves. */
 struct Unsupported : Error {
   using Error::Error;
 };
+/* An ABI or a struct that is newer than the library, or a table that is not what it says. */
 struct VersionMismatch : Error {
   using Error::Error;
 };
+/* No driver, device or compiler library. */
 struct Unavailable : Error {
   using Error::Error;
 };
+/* No plan fits the call: prepare first. */
 struct NotPrepared : Error {
   using Error::Error;
 };
+/* Not possible while the stream captures. */
 struct CaptureRefused : Error {
   using Error::Error;
 };
+/* A one-at-a-time object is in use elsewhere. */
 struct Busy : Error {
   using Error::Error;
 };
+/* Memory of the host or the device could not be had. */
 struct OutOfMemory : Error {
   using Error::Error;
 };
+/* A kernel did not compile. */
 struct CompileFailed : Error {
   using Error::Error;
 };
+/* The driver or the device reported an error. */
 struct DeviceFailed : Error {
   using Error::Error;
 };
+/* The session is poisoned. */
 struct Fault : Error {
   using Error::Error;
 };
+/* A defect of the library. */
 struct Internal : Error {
   using Error::Error;
 };
@@ -209,9 +223,11 @@ template <class T, void (*Release)(T*)>
 class Handle {
  public:
   Handle() = default;
+  /* Takes one reference over. */
   explicit Handle(T* owned) noexcept : handle_(owned) {}
   /* The C handle, for functions of attn_c.h; null when empty. */
   T* get() const noexcept { return handle_.get(); }
+  /* Whether there is an object. */
   explicit operator bool() const noexcept { return handle_ != nullptr; }
   /* Gives the C handle to the caller, who must release it. */
   T* release() noexcept { return handle_.release(); }
@@ -247,6 +263,7 @@ constexpr attn_dtype kInt32 = {ATTN_DTYPE_INT, 32, 1};
 constexpr attn_dtype kInt64 = {ATTN_DTYPE_INT, 64, 1};
 constexpr attn_dtype kBool = {ATTN_DTYPE_BOOL, 8, 1};
 
+/* The element type of an arithmetic type of C++. */
 template <class T>
 constexpr attn_dtype type_of() {
   using Element = std::remove_cv_t<T>;
@@ -335,6 +352,7 @@ class Tensor : public attn_tensor {
 class Arguments {
  public:
   Arguments() = default;
+  /* Slots with their tensors. */
   Arguments(std::initializer_list<std::pair<uint32_t, Tensor>> tensors) {
     for (const auto& [slot, tensor] : tensors) add(slot, tensor);
   }
@@ -343,6 +361,7 @@ class Arguments {
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
+  /* One more; the description is copied. */
   Arguments& add(uint32_t slot, const attn_tensor& tensor) {
     tensors_.push_back(tensor);
     list_.push_back({slot, 0, &tensors_.back()});
@@ -353,7 +372,9 @@ class Arguments {
     list_.push_back({slot, 0, nullptr});
     return *this;
   }
+  /* As C functions take them; valid until the next add or want. */
   const attn_arg* data() const noexcept { return list_.data(); }
+  /* Their number. */
   uint32_t size() const noexcept { return static_cast<uint32_t>(list_.size()); }
 
  private:
@@ -401,12 +422,14 @@ class Attributes {
   Attributes& set(std::string_view name, const std::vector<T>& values) {
     return set_list(name, values);
   }
+  /* The same, written in place. */
   template <class T>
   Attributes& set(std::string_view name, std::initializer_list<T> values) {
     return set_list(name, values);
   }
   /* For attn_op_desc; valid until the next set. */
   const attn_attribute* data() const noexcept { return list_.data(); }
+  /* Their number. */
   uint32_t size() const noexcept { return static_cast<uint32_t>(list_.size()); }
 
  private:

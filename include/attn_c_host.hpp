@@ -50,7 +50,9 @@ class Memory {
     if (data_ != nullptr) attn_host_memory_free(context_, kind_, data_, nullptr);
   }
 
+  /* Its address on the device; null where it was moved from. */
   void* data() const noexcept { return data_; }
+  /* Its size. */
   uint64_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -64,6 +66,7 @@ class Memory {
 class Graph : public detail::Handle<attn_host_graph, attn_host_graph_release> {
  public:
   Graph() = default;
+  /* Takes one reference over. */
   explicit Graph(attn_host_graph* owned) noexcept : Handle(owned) {}
   void launch(void* stream) const {
     detail::check([&](attn_error* error) { return attn_host_graph_launch(get(), stream, error); });

@@ -13,8 +13,9 @@ class Binding;
 
 // ---- Without a context --------------------------------------------------------------------------
 
-/* The library's version, "major.minor.patch", and its ABI. */
+/* The library's version, "major.minor.patch". */
 inline std::string version() { return attn_version(); }
+/* High 16 bits: major, low ones: minor. */
 inline uint32_t abi_version() { return attn_abi_version(); }
 /* The table of functions, for programs that hand it on; VersionMismatch where the library is older
  * than `minimum_abi`, or gives a table that is not what it says. With a `minimum_abi` below the
@@ -41,11 +42,13 @@ inline std::vector<attn_device_info> devices() {
 
 /* An operator that the library knows, with its slots and attributes. */
 struct OperatorInfo {
-  attn_operator_info info;
-  std::vector<attn_slot_info> inputs, outputs;
-  std::vector<attn_attribute_info> attributes;
+  attn_operator_info info;                     /* name, versions, summary */
+  std::vector<attn_slot_info> inputs;          /* optional ones included */
+  std::vector<attn_slot_info> outputs;         /* optional ones included */
+  std::vector<attn_attribute_info> attributes; /* what it may have */
 };
 
+/* The operators that the library knows. */
 inline std::vector<OperatorInfo> operators() {
   uint32_t count = 0;
   detail::check([&](attn_error* error) { return attn_operator_count(&count, error); });
@@ -88,36 +91,43 @@ inline std::string fault_text(uint32_t bits) {
 
 /* Options of a context; empty texts and zeros are defaults. */
 struct ContextOptions {
-  int32_t device_type = ATTN_DEVICE_CPU;
-  int32_t device_id = 0;
-  int32_t thread_count = 0;
-  uint32_t flags = 0; /* ATTN_CONTEXT_... */
-  std::string simd_level, engine, driver_path, nvrtc_path, cache_folder;
-  uint64_t cache_limit_bytes = 0;
-  void* native_context = nullptr;
+  int32_t device_type = ATTN_DEVICE_CPU; /* or ATTN_DEVICE_CUDA */
+  int32_t device_id = 0;                 /* of devices() */
+  int32_t thread_count = 0;              /* CPU: of one execute; 0: all that the process may use */
+  uint32_t flags = 0;                    /* ATTN_CONTEXT_... */
+  std::string simd_level;                /* CPU: a name of attn_context_info.simd_levels */
+  std::string engine;                    /* forced for every plan */
+  std::string driver_path;               /* CUDA: libcuda */
+  std::string nvrtc_path;                /* CUDA: libnvrtc */
+  std::string cache_folder;              /* CUDA: of the kernels' disk cache */
+  uint64_t cache_limit_bytes = 0;        /* CUDA: of the disk cache */
+  void* native_context = nullptr;        /* CUDA: a CUcontext */
   /* Receives the log, from any thread inside a call; must not throw. */
   std::function<void(int32_t severity, std::string_view text)> log;
-  int32_t minimum_severity = 0; /* ATTN_LOG_...; 0 = warnings */
-  /* Structs of attn_c.h; they are copied. */
-  const attn_allocator* allocator = nullptr;
-  const attn_executor* executor = nullptr;
+  int32_t minimum_severity = 0;              /* ATTN_LOG_...; 0 = warnings */
+  const attn_allocator* allocator = nullptr; /* of attn_c.h; the struct is copied */
+  const attn_executor* executor = nullptr;   /* CPU: likewise */
 };
 
 /* An operator's claim: whether it would run. */
 struct Support {
-  bool supported;
-  attn_status status;
-  uint32_t capture_flags;
-  std::string reason;
+  bool supported;         /* it would */
+  attn_status status;     /* what prepare would fail with */
+  uint32_t capture_flags; /* ATTN_CAPTURE_... */
+  std::string reason;     /* argument, what came, what is accepted; empty when supported */
+  /* Whether it would run. */
   explicit operator bool() const noexcept { return supported; }
 };
 
 /* What a plan is asked to serve, beyond the tensors; zeros are defaults. */
 struct PrepareOptions {
-  uint32_t flags = 0; /* ATTN_PREPARE_... */
-  std::string engine;
-  int64_t max_batch = 0, max_query_length = 0, max_total_length = 0;
+  uint32_t flags = 0;           /* ATTN_PREPARE_... */
+  std::string engine;           /* forced by name in the stage that has it */
+  int64_t max_batch = 0;        /* the range that the plan serves: sequences, */
+  int64_t max_query_length = 0; /* new tokens of one sequence, */
+  int64_t max_total_length = 0; /* keys of one sequence */
 
+  /* As C functions take them; valid while this object is and is not changed. */
   attn_prepare_desc desc() const {
     attn_prepare_desc desc = attn_init<attn_prepare_desc>();
     desc.flags = flags;
@@ -131,11 +141,12 @@ struct PrepareOptions {
 
 /* How to run once. */
 struct ExecuteOptions {
-  uint32_t flags = 0; /* ATTN_EXECUTE_... */
-  void* stream = nullptr;
-  void* workspace = nullptr;
-  uint64_t workspace_bytes = 0;
+  uint32_t flags = 0;           /* ATTN_EXECUTE_... */
+  void* stream = nullptr;       /* CUDA: a CUstream; null: the default one */
+  void* workspace = nullptr;    /* scratch of the caller; null: the session's */
+  uint64_t workspace_bytes = 0; /* at least attn_plan_info.workspace_bytes */
 
+  /* As C functions take them. */
   attn_execute_desc desc() const {
     attn_execute_desc desc = attn_init<attn_execute_desc>();
     desc.flags = flags;
@@ -146,10 +157,10 @@ struct ExecuteOptions {
   }
 };
 
-/* Type and shape of an output; depends_on_value: a size is -1, since a value decides it. */
+/* What an output will be. */
 struct Inferred {
-  attn_tensor tensor;
-  bool depends_on_value;
+  attn_tensor tensor;    /* its type, shape and row-major strides */
+  bool depends_on_value; /* a size is -1, since a value decides it */
 };
 
 /* A device with its options and caches. */
@@ -158,6 +169,7 @@ class Context : public detail::Handle<attn_context, attn_context_release> {
   /* The CPU with defaults. */
   static Context cpu() { return Context(ContextOptions()); }
   Context() = default;
+  /* As `attn_context_create`. */
   explicit Context(const ContextOptions& options) : Handle(open(options)) {}
 
   attn_context_info info() const {
@@ -242,6 +254,7 @@ class Session : public detail::Handle<attn_session, attn_session_release> {
 class Plan : public detail::Handle<attn_plan, attn_plan_release> {
  public:
   Plan() = default;
+  /* Takes one reference over. */
   explicit Plan(attn_plan* owned) noexcept : Handle(owned) {}
 
   attn_plan_info info() const {
@@ -339,9 +352,13 @@ class Binding : public detail::Handle<attn_binding, attn_binding_release> {
           return attn_binding_create(op.get(), session.get(), binding, error);
         })) {}
 
+  /* Binds one input, as `attn_binding_set_input`. */
   void set_input(uint32_t slot, const attn_tensor& tensor) const { set_input(slot, &tensor); }
+  /* The input is absent from now on. */
   void unset_input(uint32_t slot) const { set_input(slot, nullptr); }
+  /* Binds one output, as `attn_binding_set_output`. */
   void set_output(uint32_t slot, const attn_tensor& tensor) const { set_output(slot, &tensor); }
+  /* The output is absent from now on. */
   void unset_output(uint32_t slot) const { set_output(slot, nullptr); }
   /* Replaces all tensors at once. */
   void set_tensors(const Arguments& inputs, const Arguments& outputs) const {

@@ -1,8 +1,9 @@
 """Writes the API reference of every language into one folder: make_docs.py TARGET.
 
-C comes from the comments of the headers (tools/c_reference.py), Python from the docstrings, C# from
-what the compiler left of the comments (AttnC.xml), Rust from cargo doc. A public name without
-words is an error; a language whose tools are not on this machine is left out, with the reason.
+C and C++ come from the comments of the headers (tools/c_reference.py, cpp_reference.py), Python from
+the docstrings, C# from what the compiler left of the comments (AttnC.xml), Rust from cargo doc. A
+public name without words is an error; a language whose tools are not on this machine is left out,
+with the reason.
 """
 
 import argparse
@@ -15,11 +16,13 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import cpp_reference
 from c_reference import missing, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
 SKIP = 77
 HEADERS = ["attn_c.h", "attn_c_host.h"]
+CPP_HEADERS = ["attn_c.hpp", "attn_c_objects.hpp", "attn_c_host.hpp"]
 STYLE = """body{max-width:60em;margin:2em auto;padding:0 1em;font:16px/1.5 sans-serif}
 pre,code{font-family:monospace;background:#f4f4f4}pre{padding:.6em;overflow-x:auto}
 table{border-collapse:collapse}td,th{padding:.2em .8em .2em 0;vertical-align:top;text-align:left}
@@ -57,10 +60,10 @@ def c_entry(entry, names):
     return text
 
 
-def c_pages(target):
-    """The headers; findings."""
+def header_pages(target, title, headers, reader):
+    """The page of some headers; findings."""
     findings, body, names = [], [], set()
-    read = {name: read_header(ROOT / "include" / name) for name in HEADERS}
+    read = {name: reader(ROOT / "include" / name) for name in headers}
     for name, (_, sections) in read.items():
         findings += missing(name, sections)
         names |= {entry.name for section in sections for entry in section.entries}
@@ -72,7 +75,7 @@ def c_pages(target):
             body += [c_entry(one, names) for one in section.entries if one.kind != "constant"]
             if constants:
                 body.append(rows((one.text, inline(one.comment, names)) for one in constants))
-    (target / "c.html").write_text(page("attn_c: C", "\n".join(body)), encoding="utf-8")
+    target.write_text(page(title, "\n".join(body)), encoding="utf-8")
     return findings, f"{len(names)} names"
 
 
@@ -136,7 +139,10 @@ def main():
     shutil.rmtree(options.target, ignore_errors=True)
     options.target.mkdir(parents=True)
     try:
-        made = {"C": ("c.html", c_pages(options.target))}
+        made = {"C": ("c.html", header_pages(options.target / "c.html", "attn_c: C", HEADERS,
+                                             read_header)),
+                "C++": ("cpp.html", header_pages(options.target / "cpp.html", "attn_c: C++",
+                                                 CPP_HEADERS, cpp_reference.read_header))}
     except ModuleNotFoundError as error:
         print(f"skipped: libclang of tests/tools/requirements-bindings.txt is not there: {error}")
         return SKIP

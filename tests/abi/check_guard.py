@@ -1,5 +1,5 @@
-"""The guard of accepted versions notices what it is there for: each change of a copy of abi/versions
-that must not pass is refused, in words.
+"""The guard of accepted versions notices what it is there for: each change of a copy of
+abi/versions that must not pass is refused, in words.
 """
 
 import argparse

@@ -12,6 +12,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "tests/tools", "tests
 import c_reference  # noqa: E402
 import check_repository  # noqa: E402
 import check_wrapped  # noqa: E402
+import cpp_reference  # noqa: E402
 import dev  # noqa: E402
 import dev_progress  # noqa: E402
 import dev_results  # noqa: E402
@@ -204,6 +205,56 @@ def test_every_public_name_of_a_header_has_words(tmp_path):
     _, sections = c_reference.read_header(path)
     bare = [text.split()[1] for text in c_reference.missing("header.h", sections)]
     assert bare == ["attn_bare", "ATTN_BARE", "attn_other", "attn_other.bare"]
+
+
+CPP_HEADER = """/* What it is. */
+#ifndef THING_H_
+#define THING_H_
+int attn_count(int);
+// ---- Things --------
+namespace thing {
+/* A thing. */
+class Thing {
+ public:
+  Thing() = default;
+  /* Of a size. */
+  explicit Thing(int size) : size_(size) {}
+  int size() const noexcept { return size_; } /* in bytes */
+  int count() const { return attn_count(size_); }
+  template <class T>
+  T bare(T value) {
+    return value;
+  }
+  int field = 1;
+
+ private:
+  int hidden() { return 0; }
+  int size_ = 0;
+};
+struct Bare {};
+inline int lonely() { return 2; }
+namespace detail {
+inline int inner() { return 3; }
+}  // namespace detail
+}  // namespace thing
+#endif
+"""
+
+
+def test_public_members_of_cpp_without_words_are_found(tmp_path):
+    pytest.importorskip("clang.cindex")
+    path = tmp_path / "header.hpp"
+    path.write_text(CPP_HEADER, encoding="utf-8")
+    head, sections = cpp_reference.read_header(path)
+    assert "What it is." in head and sections[-1].title == "Things"
+    thing = next(one for one in sections[-1].entries if one.name == "Thing")
+    assert [(field.text, field.comment) for field in thing.fields] == [
+        ("explicit Thing(int size)", "Of a size."),
+        ("int size() const noexcept", "in bytes"),
+        ("int count() const", "As `attn_count`."),
+        ("template <class T> T bare(T value)", ""), ("int field = 1", "")]
+    bare = [text.split()[1] for text in c_reference.missing("header.hpp", sections[-1:])]
+    assert bare == ["Thing.bare", "Thing.field", "Bare", "lonely"]
 
 
 # ---- check_wrapped ------------------------------------------------------------------------------
