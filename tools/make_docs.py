@@ -1,9 +1,9 @@
 """Writes the API reference of every language into one folder: make_docs.py TARGET.
 
-C and C++ come from the comments of the headers (tools/c_reference.py, cpp_reference.py), Python from
-the docstrings, C# from what the compiler left of the comments (AttnC.xml), Rust from cargo doc. A
-public name without words is an error; a language whose tools are not on this machine is left out,
-with the reason.
+C and C++ come from the comments of the headers (tools/c_reference.py, cpp_reference.py), Python
+from the docstrings, C# from what the compiler left of the comments (AttnC.xml), Rust from cargo
+doc. A public name without words is an error; a language whose tools are not on this machine is left
+out, with the reason.
 """
 
 import argparse
