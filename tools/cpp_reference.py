@@ -1,7 +1,7 @@
 """Reads the headers of C++ and what their comments say, as tools/c_reference.py does those of C.
 
-A public member that only calls the C function needs no words of its own: the function's are its. What
-else is public and has none is a finding.
+A public member that only calls the C function needs no words of its own: the function's are its.
+What else is public and has none is a finding.
 """
 
 import re
