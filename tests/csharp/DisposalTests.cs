@@ -211,6 +211,27 @@ static partial class Tests {
     });
   }
 
+  public static void BindingsInUseAreBusy() {
+    DisposeWithin((context, step) => {
+      var op = Attention(context);
+      var session = new Session(context);
+      var binding = new Binding(op, session);
+      using (var call = step.Call()) binding.SetTensors(call);
+      binding.Prepare();
+      return new Action[] { () => binding.Execute(), () => {
+        using (var other = new Decode().Call())
+        using (var plan = op.Prepare(other)) {
+          Throws<BusyException>(() => binding.SetTensors(other));
+          Throws<BusyException>(() => plan.Execute(session, other));
+        }
+        Throws<BusyException>(() => binding.SetInput(0, null));
+        Throws<BusyException>(() => binding.SetOutput(0, null));
+        Throws<BusyException>(() => binding.Prepare());
+        Throws<BusyException>(() => binding.Execute());
+      } };
+    });
+  }
+
   public static void ArgumentsMayBeDisposedWithinExecute() {
     DisposeWithin((context, step) => {
       var call = step.Call();

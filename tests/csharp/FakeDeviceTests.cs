@@ -2,14 +2,14 @@ using System;
 using System.Collections.Generic;
 using AttnC;
 
-/// <summary>Lifetimes and failures on a CUDA device, whose driver is a fake that counts what is out.
-/// It computes nothing.</summary>
+/// <summary>Lifetimes and failures on a CUDA device, whose driver is a fake that counts what is
+/// out. It computes nothing.</summary>
 static partial class Tests {
   private static Context FakeContext() {
     return new Context(new ContextOptions { CudaDevice = 0, NoDiskCache = true });
   }
 
-  /// <summary>The arguments of a decode step, in device memory that nothing else refers to.</summary>
+  /// <summary>The arguments of a decode step, in device memory that nobody else has.</summary>
   private static Arguments DeviceStep(Context context) {
     Func<ElementType, int, long[], Tensor> fresh = (type, bytes, shape) =>
         new DeviceMemory(context, bytes).Tensor(type, shape);
@@ -36,7 +36,8 @@ static partial class Tests {
       int before = FakeDriver.DeviceMemory, streams = FakeDriver.Streams;
       using (new DeviceMemory(context, 64))
       using (new DeviceStream(context)) {
-        Expect(FakeDriver.DeviceMemory == before + 1 && FakeDriver.Streams == streams + 1, "counts");
+        Expect(FakeDriver.DeviceMemory == before + 1, "memory counts");
+        Expect(FakeDriver.Streams == streams + 1, "streams count");
       }
       int pinned = FakeDriver.HostMemory;
       using (var memory = new DeviceMemory(context, 64, MemoryKind.Pinned)) {
