@@ -120,6 +120,17 @@ def test_what_a_capture_was_lent_is_not_lent_again(cuda, op, used):
     assert len(cuda.sessions._idle[stream.handle]) == 1
 
 
+def test_captures_let_other_threads_run(cuda):
+    from test_threads import lets_others_in
+
+    with cuda.stream() as stream:
+        def call():
+            native.attn_host_graph_begin_capture(cuda.handle, stream.handle)
+            native.attn_host_graph_end_capture(cuda.handle, stream.handle)
+
+        assert lets_others_in(call)
+
+
 @pytest.mark.parametrize("stream, waits", [(None, True), (1, True), (2, True), (1 << 40, True),
                                            (-1, False)])
 def test_a_consumer_may_use_what_it_gets_at_once(cuda, monkeypatch, stream, waits):

@@ -1,5 +1,6 @@
 """Threads: the GIL is released, calls run at once, one-at-a-time objects say Busy."""
 
+import sys
 import threading
 import time
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import attn_c
+from attn_c import native
 from conftest import assert_close, expected, prompt
 
 
@@ -49,6 +51,56 @@ def test_execute_lets_other_threads_run():
     """With the GIL held it never could; without, a busy machine may need a few tries."""
     binding = long_work()
     assert any(ticks_within_a_call(binding) for _ in range(5))
+
+
+def lets_others_in(call, seconds=20.0):
+    """Whether another thread of Python ever runs during a call, where time alone lets none in."""
+    stop, ticks = threading.Event(), [0]
+
+    def tick():
+        while not stop.is_set():
+            ticks[0] += 1
+            time.sleep(0)
+
+    ticker = threading.Thread(target=tick)
+    interval = sys.getswitchinterval()
+    ticker.start()
+    sys.setswitchinterval(1000.0)
+    try:
+        end, before = time.monotonic() + seconds, ticks[0]
+        while ticks[0] == before and time.monotonic() < end:
+            call()
+        return ticks[0] != before
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        ticker.join()
+
+
+CONTEXT = attn_c.Context("cpu")
+OP = CONTEXT.op("com.microsoft", "GroupQueryAttention", num_heads=4, kv_num_heads=2)
+SESSION = CONTEXT.session()
+DESC, INFO = native.attn_session_desc(), native.attn_device_info()
+
+
+@pytest.mark.parametrize("call", [
+    lambda: native.attn_device_count(), lambda: native.attn_device_get_info(0, INFO),
+    lambda: native.attn_session_create(CONTEXT.handle, DESC),
+    lambda: native.attn_session_clear_faults(SESSION.handle, None),
+    lambda: native.attn_host_stream_create(CONTEXT.handle),
+    # Made with the lock held, and dropped at once.
+    lambda: native.attn_binding_create(OP.handle, SESSION.handle)],
+    ids=["device_count", "device_get_info", "session_create", "clear_faults", "stream_create",
+         "release"])
+def test_what_may_wait_lets_other_threads_run(call):
+    """With the GIL held none of the calls ever could."""
+    assert lets_others_in(call)
+
+
+def test_what_is_short_keeps_the_lock():
+    """So that the test above can fail."""
+    info = native.attn_context_stats()
+    assert not lets_others_in(lambda: native.attn_context_get_stats(CONTEXT.handle, info), 0.2)
 
 
 def test_one_session_serves_one_thread_at_a_time():

@@ -144,6 +144,22 @@ def test_a_replay_with_a_wrong_length_is_a_fault(ctx, op):
         assert outputs["output"].any()
 
 
+def test_a_fault_of_a_call_is_raised_by_a_later_one(op):
+    """Of a call without a session, once: the call after it starts clean."""
+    inputs, outputs = Step(8).on(to_torch)
+    good = inputs["seqlens_k"].clone()
+    inputs["seqlens_k"].fill_(CAPACITY + 5)
+    op(out=outputs, **inputs)
+    torch.cuda.synchronize()
+    assert not outputs["output"].any()
+    inputs["seqlens_k"].copy_(good)
+    with pytest.raises(attn_c.Fault, match="gpu: an earlier call in this stream.*faulted"):
+        op(out=outputs, **inputs)
+    op(out=outputs, **inputs)
+    torch.cuda.synchronize()
+    assert outputs["output"].any()
+
+
 def test_without_a_plan_a_capture_is_refused_in_words(op):
     inputs, outputs = Step(6).on(to_torch)
     graph = torch.cuda.CUDAGraph()

@@ -130,6 +130,9 @@ class Arguments:
 
     def _add_array(self, info: SlotInfo, array: "np.ndarray[Any, Any]") -> None:
         """A numpy array by numpy's own words of its memory."""
+        if array.dtype.isnative and array.dtype.name not in CODES:
+            raise InvalidArgument(f"{self._where(info)}: expected a tensor of type "
+                                  f"{' or '.join(info.types)}; got {array.dtype.name}")
         code, bits = code_of(array.dtype, self._where(info))
         size = array.itemsize
         if any(stride % size for stride in array.strides):
