@@ -454,10 +454,12 @@ class Attributes {
     static_assert(std::is_arithmetic_v<T>, "lists are of integers or of floating-point numbers");
     if constexpr (std::is_integral_v<T>) {
       std::vector<int64_t> kept;
+      kept.reserve(values.size());
       for (const T value : values) kept.push_back(integer(name, value));
       return keep(add(name, ATTN_ATTRIBUTE_INTS), integers_.emplace_back(std::move(kept)));
     } else {
       std::vector<float> kept;
+      kept.reserve(values.size());
       for (const T value : values) kept.push_back(static_cast<float>(value));
       return keep(add(name, ATTN_ATTRIBUTE_FLOATS), numbers_.emplace_back(std::move(kept)));
     }

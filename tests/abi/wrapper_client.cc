@@ -3,6 +3,7 @@
 #include <attn_c_host.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
@@ -14,5 +15,8 @@ int main(int argc, char** argv) {
   } catch (const attn_c::VersionMismatch& error) {
     std::printf("refused: %s\n", error.what());
     return 3;
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 1;
   }
 }
