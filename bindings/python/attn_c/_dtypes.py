@@ -77,8 +77,3 @@ def numpy_type(name: str) -> "np.dtype[Any]":
         raise Unsupported(f"{name} in numpy needs the package ml_dtypes") from None
     made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return made
-
-
-def is_extension(dtype: "np.dtype[Any]") -> bool:
-    """Whether a type is none of numpy's own, so that numpy cannot pass it on by DLPack."""
-    return dtype.isbuiltin == 2
