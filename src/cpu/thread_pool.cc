@@ -92,11 +92,13 @@ bool ThreadPool::claim(int task) {
   return true;
 }
 
-// Tasks until all are taken: the thread's own first, then those of threads that are late.
+// Tasks until all are taken: the thread's own first, then those of threads that are late. Workers
+// come to task 0, which is the caller's, last.
 void ThreadPool::drain(int own) {
   const int claims = std::min(tasks_, kMaxThreads);
   for (int i = 0; i < claims && left_.load(std::memory_order_relaxed) > 0; ++i) {
-    const int task = (own + i) % claims;
+    int task = (own + i) % claims;
+    if (own > 0) task = i + 1 < claims ? 1 + (own - 1 + i) % (claims - 1) : 0;
     if (claim(task)) fn_(ctx_, task);
   }
   for (;;) {

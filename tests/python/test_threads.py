@@ -67,6 +67,7 @@ def lets_others_in(call, seconds=20.0):
     ticker.start()
     sys.setswitchinterval(1000.0)
     try:
+        time.sleep(0.01)  # whoever waits for the lock now does so with the new interval
         end, before = time.monotonic() + seconds, ticks[0]
         while ticks[0] == before and time.monotonic() < end:
             call()

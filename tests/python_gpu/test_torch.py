@@ -131,7 +131,8 @@ def test_a_replay_with_a_wrong_length_is_a_fault(ctx, op):
         torch.cuda.synchronize()
         faults = session.poll_faults()
         assert faults.bits and faults.text == attn_c.fault_text(faults.bits)
-        assert (faults.label, faults.batch) == ("gpu", 0) and faults.value > CAPACITY
+        assert faults.label == "gpu" and faults.value > CAPACITY
+        assert faults.batch in range(BATCH)  # all rows are wrong, and any may come first
         binding.execute()  # poisoned: it succeeds, and writes zeros
         torch.cuda.synchronize()
         assert not outputs["output"].any()

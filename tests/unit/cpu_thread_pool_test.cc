@@ -109,6 +109,8 @@ TEST(CpuThreadPool, TheCallerBeginsWithTaskZero) {
       while (first.arrived.load() < 3) std::this_thread::yield();
     }
   };
+  Tally all(9);  // so that there are workers of higher numbers than the jobs below have tasks
+  ThreadPool::instance().run(9, 9, &Tally::count, &all);
   for (int job = 0; job < 200; ++job) {
     First first;
     ThreadPool::instance().run(3, 3, &First::note, &first);
