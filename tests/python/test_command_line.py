@@ -212,6 +212,11 @@ def test_doctor_looks_at_the_cache_and_the_compiler(tmp_path):
 def test_doctor_sees_variables_and_another_version(monkeypatch):
     monkeypatch.setenv("ATTN_C_SIMD_LEVEL", "generic")
     assert "ATTN_C_SIMD_LEVEL=generic" in _doctor._environment().found
+    monkeypatch.setenv("ATTN_C_SIMD_LEVLE", "generic")
+    assert "knows no ATTN_C_SIMD_LEVLE" in _doctor._environment().found
+    monkeypatch.setenv("ATTN_C_DRIVER_PATH", "/nowhere/libcuda.so.1")
+    finding = _doctor._environment()
+    assert finding.state == "problem" and finding.mend.startswith("unset ATTN_C_DRIVER_PATH")
     assert _doctor._cpu().state == "note"
     monkeypatch.setattr(_doctor, "version", lambda: "9.9.9")
     assert _doctor._library().state == "problem"

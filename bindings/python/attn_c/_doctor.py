@@ -17,6 +17,10 @@ _GOOD, _NOTE, _BAD = "ok", "note", "problem"
 _DRIVER_FILE = pathlib.Path("/proc/driver/nvidia/version")
 _PCI = pathlib.Path("/sys/bus/pci/devices")
 _NVIDIA_VENDOR = "0x10de"
+# What docs/environment.md lists, and the package's own ATTN_C_LIBRARY, at which `_library` looks.
+_FILES = ("ATTN_C_DRIVER_PATH", "ATTN_C_NVRTC_PATH")  # name a file
+_VARIABLES = (*_FILES, "ATTN_C_CACHE_FOLDER", "ATTN_C_CACHE_OFF", "ATTN_C_ENGINE",
+              "ATTN_C_LIBRARY", "ATTN_C_LOG_LEVEL", "ATTN_C_SIMD_LEVEL", "ATTN_C_THREAD_COUNT")
 
 
 class Finding(NamedTuple):
@@ -51,6 +55,15 @@ def _environment() -> Finding:
     if not names:
         return Finding("environment", _GOOD, "no ATTN_C_ variable is set")
     shown = ", ".join(f"{name}={os.environ[name]}" for name in names)
+    missing = [name for name in _FILES
+               if "/" in os.environ.get(name, "") and not os.path.exists(os.environ[name])]
+    if missing:
+        return Finding("environment", _BAD, f"{shown}; there is no such file in "
+                       + " and ".join(missing), "unset " + ", ".join(missing)
+                       + ", or name a file that is there")
+    unknown = [name for name in names if name not in _VARIABLES]
+    if unknown:
+        shown += "; the library knows no " + ", no ".join(unknown)
     return Finding("environment", _NOTE, shown,
                    "these change what is chosen: docs/environment.md; unset what was not meant")
 
