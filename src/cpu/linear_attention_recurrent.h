@@ -13,8 +13,8 @@
 //   U += k_{t-1} d_{t-1}^T / c_{t-1},   held = c_t U^T k_t,   seen = c_t U^T q_t
 //   d_t = beta (v - held),              output = scale (seen + (q_t . k_t) d_t)
 //
-// One token alone needs no copy of the state: its rows are read where they are stored, row after
-// row, and a second pass, which finds them in the cache, writes the new ones. All sums and
+// One token alone needs no copy of the state: its rows are read where they are stored, in blocks
+// of rows, and a second pass, which finds them in the cache, writes the new ones. All sums and
 // roundings are those of the passes over blocks, so that a step and a longer call agree.
 #pragma once
 

@@ -71,7 +71,14 @@ class Context(Uncopied):
 
     thread_count: threads of one execute on the CPU, 0 for all that the process may use.
     simd_level: a name of info.simd_levels. engine: force an engine of info.engines for every plan.
-    What is given here wins over the environment.
+    native_context: address of a CUcontext to work in, which must live as long as this one; without
+    it the device's primary context. driver_path, nvrtc_path: files of libcuda and libnvrtc instead
+    of those that are found. cache_folder, cache_limit_bytes (0: the library's own bound),
+    disk_cache=False: where compiled kernels are kept, how many bytes of them, or not at all.
+    ignore_environment: no ATTN_C_ variable counts. What is given here wins over the environment.
+
+    Raises InvalidArgument for a value that there is not, Unavailable where the device, its driver
+    or its compiler cannot be used, DeviceFailed for the driver's own errors.
     """
 
     def __init__(self, device: str = "cpu", *, thread_count: int = 0,

@@ -219,6 +219,10 @@ class Op(Uncopied):
         outputs: a mapping of tensors or specs, or names whose shapes follow. max_...: the range of
         sizes that the plan serves, 0 for what the tensors have. batch_invariant: a sequence's
         result does not depend on its batch.
+
+        Shapes of specs may have None or -1 for any size. Raises InvalidArgument for what the
+        operator does not take, Unsupported where no engine runs it, CompileFailed where a kernel
+        cannot be compiled.
         """
         ins = self.input_arguments(inputs)
         outs = self.output_arguments(self._default_outputs(ins) if outputs is None else outputs)
@@ -258,6 +262,11 @@ class Op(Uncopied):
         for some of them, an input's own for work in place. stream: as Binding.execute's. Prepares
         by itself. session: without it one of the context's pool, of the same stream; a fault on a
         device is then raised as Fault by a later call in the stream, once.
+
+        Shapes are the standard's: those of outputs that are made here follow from the inputs'.
+        Raises InvalidArgument for a shape, type, stride or length that the operator does not take,
+        Unsupported where no engine runs it, Busy where the session is in use, OutOfMemory,
+        CompileFailed and DeviceFailed from the device.
         """
         stream = self.stream_of(stream, inputs)
         ins = self.input_arguments(inputs, stream, specs=False)
